@@ -1,0 +1,10 @@
+//! verifica: the map of the house.
+#![deny(unsafe_code)]
+
+pub mod ids;
+pub mod limits;
+pub mod probe;
+pub mod refusal;
+pub mod time;
+pub mod verdict;
+pub mod wire;

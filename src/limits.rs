@@ -1,0 +1,115 @@
+//! Every bound in the system, by name. A limit that is not here does not exist.
+//!
+//! Sizes are bytes unless the name says otherwise; times are milliseconds unless the name says otherwise.
+
+/// Largest integer that a double represents together with both neighbours: 2^53 - 1.
+pub const SAFE_INTEGER_MAX: u64 = 9_007_199_254_740_991;
+
+// ---- JSON at the doors -------------------------------------------------------------------------------------------
+/// Nesting of a document that a stranger may send.
+pub const JSON_DEPTH_MAX: usize = 100;
+
+// ---- Envelopes ---------------------------------------------------------------------------------------------------
+pub const ENVELOPE_BYTES_DEFAULT: usize = 1_048_576;
+pub const ENVELOPE_ID_MIN: usize = 8;
+pub const ENVELOPE_ID_MAX: usize = 128;
+pub const RECIPIENTS_MAX: usize = 50;
+pub const INTRO_BYTES_MAX: usize = 4_096;
+pub const ADDRESS_LOCAL_MAX: usize = 64;
+pub const DOMAIN_BYTES_MAX: usize = 253;
+pub const POW_BITS_DEFAULT: u32 = 16;
+pub const POW_BITS_MAX: u32 = 64;
+pub const POW_NONCE_MAX: usize = 256;
+
+// ---- HTTP doors --------------------------------------------------------------------------------------------------
+/// A request body: the largest envelope plus room for headers of the document.
+pub const REQUEST_BODY_MAX: usize = 2 * 1_048_576;
+/// The whole request, headers and body, must have arrived by then.
+pub const REQUEST_READ_MS: u64 = 15_000;
+pub const AUTH_WINDOW_MS: i64 = 300_000;
+pub const NONCE_KEEP_MS: i64 = 600_000;
+pub const NONCE_BYTES_MAX: usize = 128;
+pub const DIRECTORY_PAGE_DEFAULT: usize = 50;
+pub const DIRECTORY_PAGE_MAX: usize = 200;
+pub const MAILBOX_PAGE_DEFAULT: usize = 50;
+pub const MAILBOX_PAGE_MAX: usize = 1_000;
+pub const OUTBOX_PAGE_MAX: usize = 1_000;
+pub const ACK_IDS_MAX: usize = 1_000;
+pub const WAIT_SECONDS_DEFAULT: u64 = 25;
+pub const WAIT_SECONDS_MAX: u64 = 90;
+pub const JOURNAL_PAGE_MAX: usize = 1_000;
+
+// ---- Rates (per minute, fixed windows) ---------------------------------------------------------------------------
+pub const RATE_MAIL_PER_MINUTE: u32 = 120;
+pub const RATE_REGISTRATION_PER_MINUTE: u32 = 10;
+pub const RATE_LOOKUP_PER_MINUTE: u32 = 120;
+
+// ---- Registration and cards --------------------------------------------------------------------------------------
+pub const NAME_MIN_DEFAULT: usize = 4;
+pub const PREVIOUS_KEYS_MAX: usize = 3;
+pub const KEY_GRACE_MS: i64 = 7 * 86_400_000;
+pub const CARD_BYTES_MAX: usize = 65_536;
+pub const ALLOWLIST_MAX: usize = 1_000;
+pub const INVITATION_USES_MAX: u64 = 1_000_000;
+pub const INVITATION_NOTE_MAX: usize = 280;
+pub const SOURCE_CHARS_MAX: usize = 64;
+
+// ---- Federation --------------------------------------------------------------------------------------------------
+pub const CARD_CACHE_MS: i64 = 300_000;
+pub const CARD_CACHE_ENTRIES_MAX: usize = 10_000;
+pub const CARD_FETCH_MS: u64 = 5_000;
+pub const RELAY_MS: u64 = 10_000;
+pub const PEER_ANSWER_BYTES_MAX: usize = 1_048_576;
+
+// ---- Sending queue -----------------------------------------------------------------------------------------------
+pub const RETRY_BASE_MS: i64 = 1_000;
+pub const RETRY_MAX_MS: i64 = 60_000;
+pub const GIVE_UP_MS: i64 = 3 * 86_400_000;
+pub const QUEUE_CLAIM_MS: i64 = 60_000;
+pub const QUEUE_BATCH: usize = 20;
+/// Lines of history kept in a job, newest last.
+pub const JOB_LOG_MAX: usize = 20;
+
+// ---- Ledger ------------------------------------------------------------------------------------------------------
+pub const BPS_WHOLE: u64 = 10_000;
+pub const FEE_BPS_DEFAULT: u64 = 1_000;
+pub const CONCEPT_CHARS_MAX: usize = 200;
+pub const NOTE_CHARS_MAX: usize = 2_000;
+pub const STATEMENT_ROWS_DEFAULT: usize = 20;
+pub const STATEMENT_ROWS_OP_MAX: usize = 200;
+pub const STATEMENT_ROWS_HTTP_MAX: usize = 1_000;
+pub const ACCOUNT_CONTRACTS_MAX: usize = 1_000;
+pub const RECLAIM_GRACE_MS: i64 = 86_400_000;
+pub const REVIEW_WINDOW_MS: i64 = 72 * 3_600_000;
+
+// ---- Tests of a contract -----------------------------------------------------------------------------------------
+pub const TESTS_MAX: usize = 16;
+pub const TESTS_DOC_BYTES_MAX: usize = 65_536;
+pub const TEST_NAME_CHARS_MAX: usize = 80;
+pub const URL_BYTES_MAX: usize = 2_048;
+pub const SHA256_BODY_MAX: u64 = 64 * 1_048_576;
+pub const SIZE_BOUND_MAX: u64 = 64 * 1_048_576;
+pub const JSON_BODY_MAX: u64 = 1_048_576;
+pub const PROBE_JSON_DEPTH_MAX: usize = 512;
+pub const REGEX_WINDOW: u64 = 1_048_576;
+pub const REGEX_PATTERN_UNITS_MAX: usize = 256;
+
+// ---- Guarded fetch -----------------------------------------------------------------------------------------------
+pub const DNS_MS: u64 = 5_000;
+pub const CONNECT_MS: u64 = 5_000;
+pub const TLS_MS: u64 = 5_000;
+pub const FIRST_BYTE_MS: u64 = 10_000;
+pub const BODY_MS: u64 = 15_000;
+pub const PROBE_MS_DEFAULT: u64 = 10_000;
+pub const ADDRESSES_TRIED_MAX: usize = 4;
+pub const HEAD_BYTES_MAX: usize = 65_536;
+pub const HEAD_LINES_MAX: usize = 256;
+pub const INTERIM_MAX: usize = 16;
+
+// ---- Arbiter -----------------------------------------------------------------------------------------------------
+pub const PROBE_SLOTS_DEFAULT: usize = 64;
+pub const LOOK_LEASE_MS: i64 = 120_000;
+pub const LOOK_BACKOFF_BASE_MS: i64 = 5_000;
+pub const LOOK_BACKOFF_MAX_MS: i64 = 3_600_000;
+pub const CONFIRM_AFTER_MS: i64 = 2_000;
+pub const PER_HOST_PER_MINUTE: u32 = 60;

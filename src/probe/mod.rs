@@ -1,0 +1,3 @@
+//! The judging of network tests. Pure: a test and an observation in, an outcome out.
+
+pub mod observation;

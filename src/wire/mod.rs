@@ -1,0 +1,2 @@
+pub mod digest;
+pub use digest::Sha256;

@@ -1,3 +1,6 @@
 //! The judging of network tests. Pure: a test and an observation in, an outcome out.
 
+pub mod address;
 pub mod observation;
+pub mod text;
+pub mod url;

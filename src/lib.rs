@@ -4,6 +4,7 @@
 pub mod ids;
 pub mod limits;
 pub mod probe;
+pub mod record;
 pub mod refusal;
 pub mod time;
 pub mod verdict;

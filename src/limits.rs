@@ -113,3 +113,12 @@ pub const LOOK_BACKOFF_BASE_MS: i64 = 5_000;
 pub const LOOK_BACKOFF_MAX_MS: i64 = 3_600_000;
 pub const CONFIRM_AFTER_MS: i64 = 2_000;
 pub const PER_HOST_PER_MINUTE: u32 = 60;
+
+// ---- Attachments (sizes of section 5b are powers of two) ---------------------------------------------------------
+pub const ATTACHMENTS_MAX: usize = 10;
+pub const ATTACHMENT_BYTES_MAX: u64 = 10 * 1_048_576;
+pub const ATTACHMENTS_BYTES_MAX: u64 = 25 * 1_048_576;
+
+// ---- Delegation --------------------------------------------------------------------------------------------------
+/// Parents above a subagent that a verifier follows.
+pub const DELEGATION_DEPTH_MAX: usize = 8;

@@ -2,5 +2,6 @@
 
 pub mod address;
 pub mod observation;
+pub mod plan;
 pub mod text;
 pub mod url;

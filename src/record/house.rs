@@ -1,0 +1,116 @@
+//! The house itself: its name, its key and its settings, as rules need them.
+
+use crate::limits;
+use crate::probe::address::AddressRule;
+use crate::probe::plan::Capabilities;
+use crate::time::Timestamp;
+use crate::wire::address::{Address, Domain, SystemName};
+use crate::wire::key::SigningKey;
+use serde_json::Value;
+
+#[derive(Clone, Debug)]
+pub struct House {
+    pub domain: Domain,
+    /// What the cards say, without a trailing slash.
+    pub public_url: String,
+    /// Host and port of the public URL: what credentials are bound to.
+    pub host: String,
+    pub key: SigningKey,
+    pub settings: Settings,
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub registration: Registration,
+    pub registrations_per_minute: u32,
+    pub min_name_length: usize,
+    pub mail_per_minute: u32,
+    pub max_bytes: usize,
+    pub retry_base_ms: i64,
+    pub retry_max_ms: i64,
+    pub give_up_ms: i64,
+    pub require_relay: bool,
+    pub fee_bps: u64,
+    pub welcome: u64,
+    pub reclaim_grace_ms: i64,
+    pub review_window_ms: i64,
+    /// Whether verifica@ of this house arbitrates.
+    pub arbiter: bool,
+    pub confirm_after_ms: i64,
+    /// The test types that this host can run now.
+    pub capabilities: Capabilities,
+    /// Which literal addresses a test may name.
+    pub addresses: AddressRule,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    Admin,
+    Invite,
+    Open,
+}
+
+impl Registration {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Registration::Admin => "admin",
+            Registration::Invite => "invite",
+            Registration::Open => "open",
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            registration: Registration::Admin,
+            registrations_per_minute: limits::RATE_REGISTRATION_PER_MINUTE,
+            min_name_length: limits::NAME_MIN_DEFAULT,
+            mail_per_minute: limits::RATE_MAIL_PER_MINUTE,
+            max_bytes: limits::ENVELOPE_BYTES_DEFAULT,
+            retry_base_ms: limits::RETRY_BASE_MS,
+            retry_max_ms: limits::RETRY_MAX_MS,
+            give_up_ms: limits::GIVE_UP_MS,
+            require_relay: false,
+            fee_bps: limits::FEE_BPS_DEFAULT,
+            welcome: 0,
+            reclaim_grace_ms: limits::RECLAIM_GRACE_MS,
+            review_window_ms: limits::REVIEW_WINDOW_MS,
+            arbiter: true,
+            confirm_after_ms: limits::CONFIRM_AFTER_MS,
+            capabilities: Capabilities::network(),
+            addresses: AddressRule::default(),
+        }
+    }
+}
+
+impl House {
+    pub fn address(&self, name: SystemName) -> Address {
+        self.domain.system(name)
+    }
+
+    /// The account that issues tokens and takes fees; the only one that may be negative.
+    pub fn casa(&self) -> Address {
+        self.address(SystemName::Casa)
+    }
+
+    /// A document of the house's own, signed with the domain key.
+    pub fn signed(&self, mut doc: Value) -> Value {
+        self.key.sign_object(&mut doc, "signature");
+        doc
+    }
+
+    /// A letter's document: from one of the house's own names, signed.
+    pub fn letter(&self, draft: crate::wire::envelope::Draft) -> Value {
+        self.signed(draft.into_doc())
+    }
+
+    pub fn is_mine(&self, address: &Address) -> bool {
+        address.is_of(&self.domain)
+    }
+
+    /// When silence pays a delivered escrow.
+    pub fn review_ends(&self, deadline: Timestamp, delivered: Timestamp) -> Timestamp {
+        deadline.max(delivered).plus(self.settings.review_window_ms)
+    }
+}

@@ -1,0 +1,40 @@
+//! Records of the arbiter: which contract is to be looked at, when, and what was seen.
+
+use crate::time::Timestamp;
+use crate::wire::digest::Sha256;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The arbiter's work on one contract. There is at most one row a contract; it goes when the contract has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LookRow {
+    pub contract: String,
+    /// Fairness is across sellers.
+    pub seller: String,
+    pub due: Timestamp,
+    /// While this lies in the future somebody is looking.
+    pub lease_until: Option<Timestamp>,
+    /// Looks that ended undecided, in a row.
+    pub attempts: u32,
+    /// The first of two looks that must agree, with its evidence, waiting for the second.
+    #[serde(default)]
+    pub first: Option<Value>,
+    /// The signed verdict envelope, from before it is posted until the ledger has taken it.
+    #[serde(default)]
+    pub posting: Option<Value>,
+    /// The last outcome in words, for the operator and the parties.
+    #[serde(default)]
+    pub last: Option<Value>,
+    pub created: Timestamp,
+    /// Nothing more to do: the contract ended.
+    pub done: bool,
+}
+
+/// A stored observation, named by the hash of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservationRow {
+    pub sha256: Sha256,
+    pub at: Timestamp,
+    pub contract: String,
+    pub bytes: Vec<u8>,
+}

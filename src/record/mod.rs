@@ -1,0 +1,147 @@
+//! What the house remembers, as types: the records, the read-only [`View`] that a decision looks at, and the
+//! [`Change`]s that it asks for.
+//!
+//! A rule is a pure function from a `View`, the time and a command to a [`Decision`] or a refusal. The store runs it
+//! inside one durable transaction: what the view shows is what the changes are applied to, and either all of them are
+//! kept or none. Effects (a letter to deliver, a contract to look at) are rows among the changes, so a crash repeats an
+//! effect and never loses one.
+
+pub mod agent;
+pub mod house;
+pub mod ledger;
+pub mod look;
+pub mod mail;
+
+pub use agent::{AgentRecord, Invitation};
+pub use house::{House, Registration, Settings};
+pub use ledger::{Contract, ContractState, Entry, Line, OperationRecord};
+pub use look::{LookRow, ObservationRow};
+pub use mail::{Job, JobStatus, MailRecord, SeenRecord};
+
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
+use crate::wire::address::Address;
+use crate::wire::card::AgentCard;
+use crate::wire::key::PublicKey;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The records that a decision may look at, as they are inside its transaction.
+///
+/// Reading cannot fail here: a store that cannot read discards the decision and reports its own error.
+pub trait View {
+    /// The card and private extras of an agent of this house.
+    fn agent(&self, local: &str) -> Option<AgentRecord>;
+    fn invitation(&self, code: &str) -> Option<Invitation>;
+    /// What was accepted of this envelope before.
+    fn seen(&self, from: &Address, id: &str) -> Option<SeenRecord>;
+    /// Whether this mailbox holds a pending envelope of this id, and who sent it.
+    fn pending(&self, local: &str, id: &str) -> Vec<MailRecord>;
+    fn job(&self, id: &str) -> Option<Job>;
+    /// Hits counted under this key in the minute window that holds `at`.
+    fn rate(&self, key: &str, at: Timestamp) -> u32;
+    fn nonce_used(&self, key: &str) -> bool;
+    /// The number of the last journal entry; zero in an empty journal.
+    fn journal_last(&self) -> u64;
+    /// Zero for an account that never had an entry.
+    fn balance(&self, account: &str) -> i64;
+    fn contract(&self, id: &str) -> Option<Contract>;
+    /// The contract that was made from this quote.
+    fn contract_of_quote(&self, quote_id: &str) -> Option<String>;
+    fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord>;
+    fn look(&self, contract: &str) -> Option<LookRow>;
+}
+
+/// One thing to remember. Applied in order; all of a decision's changes or none.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A new name; a conflict if it is taken.
+    InsertAgent(AgentRecord),
+    PutAgent(AgentRecord),
+    InsertInvitation(Invitation),
+    /// Counts one use; a conflict if the invitation is unknown or used up.
+    UseInvitation {
+        code: String,
+        at: Timestamp,
+    },
+    /// Into a mailbox; nothing happens if the same (mailbox, sender, id) is there already.
+    Deliver(MailRecord),
+    Acknowledge {
+        local: String,
+        id: String,
+        at: Timestamp,
+    },
+    PutSeen(SeenRecord),
+    /// Inserts or replaces a job of the sending queue.
+    PutJob(Job),
+    /// Counts hits under a key in the minute window that holds `at`.
+    CountRate {
+        key: String,
+        at: Timestamp,
+        hits: u32,
+    },
+    /// A conflict if the nonce was used.
+    BurnNonce {
+        key: String,
+        at: Timestamp,
+    },
+    /// The next journal entry: its number must follow the last one, its lines must sum to zero and no account but the
+    /// house's may end below zero. Balances move with it.
+    Journal(Entry),
+    /// A new contract; a conflict if its id or its quote is known.
+    InsertContract(Contract),
+    PutContract(Contract),
+    /// The outcome of a ledger operation, kept for its repetition; a conflict if one is kept already.
+    InsertOperation(OperationRecord),
+    /// Inserts or replaces the look of a contract.
+    PutLook(LookRow),
+    PutObservation(ObservationRow),
+    /// First wins: a pinned key changes only by the operator's hand.
+    InsertPin {
+        domain: String,
+        key: PublicKey,
+        at: Timestamp,
+    },
+    PutDomainCard(Value),
+    /// Instrumentation: never content.
+    Event {
+        name: &'static str,
+        at: Timestamp,
+        actor: String,
+        data: Value,
+    },
+}
+
+/// What a rule decided: the changes to make durable, then the reply to give.
+#[derive(Clone, Debug)]
+pub struct Decision<T> {
+    pub changes: Vec<Change>,
+    pub reply: T,
+}
+
+impl<T> Decision<T> {
+    pub fn nothing(reply: T) -> Self {
+        Decision { changes: Vec::new(), reply }
+    }
+
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Decision<U> {
+        Decision { changes: self.changes, reply: f(self.reply) }
+    }
+}
+
+pub type Decided<T> = Result<Decision<T>, Refusal>;
+
+/// Cards that were resolved, with their whole chain verified, before a decision; a refusal where resolving failed
+/// (transient or not).
+pub type Cards = BTreeMap<Address, Result<AgentCard, Refusal>>;
+
+/// A signed envelope of the house's own (receipt, notice, bounce) with those it goes to.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    pub doc: Value,
+    pub to: Vec<Address>,
+    /// `libro` or `postmaster`.
+    pub via: &'static str,
+    /// A letter for later always waits in the queue, even for a mailbox of this house.
+    pub deliver_after: Option<Timestamp>,
+}

@@ -1,6 +1,7 @@
 //! verifica: the map of the house.
 #![deny(unsafe_code)]
 
+pub mod arbiter;
 pub mod ids;
 pub mod limits;
 pub mod probe;

@@ -9,6 +9,8 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookRow {
     pub contract: String,
+    /// Length of the contract's history when this work began: a look that began before a delivery says nothing about it.
+    pub delivery: u64,
     /// Fairness is across sellers.
     pub seller: String,
     pub due: Timestamp,

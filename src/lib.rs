@@ -65,6 +65,7 @@
 pub mod arbiter;
 pub mod ids;
 pub mod limits;
+pub mod observe;
 pub mod probe;
 pub mod record;
 pub mod refusal;

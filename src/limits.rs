@@ -105,6 +105,16 @@ pub const ADDRESSES_TRIED_MAX: usize = 4;
 pub const HEAD_BYTES_MAX: usize = 65_536;
 pub const HEAD_LINES_MAX: usize = 256;
 pub const INTERIM_MAX: usize = 16;
+/// The longest time that a plan may ask for.
+pub const TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// A line with the size of a chunk, its extensions and its end.
+pub const CHUNK_LINE_BYTES_MAX: usize = 4_096;
+/// All chunk extensions of one answer.
+pub const CHUNK_EXTENSION_BYTES_MAX: usize = 16_384;
+/// How long content is looked for after a 204 or 304.
+pub const NO_CONTENT_GRACE_MS: u64 = 500;
+/// The longest `Retry-After` that is waited for within a look.
+pub const RETRY_AFTER_MS_MAX: u64 = 10_000;
 
 // ---- Arbiter -----------------------------------------------------------------------------------------------------
 pub const PROBE_SLOTS_DEFAULT: usize = 64;

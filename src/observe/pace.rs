@@ -1,0 +1,165 @@
+//! Whose turn it is: how often one host is asked, and how many connections there are at once.
+//!
+//! Promise: no host sees more than `per_minute` requests begin in any window of one minute; requests wait, first come first
+//! served for each host, and are never turned away. One busy host holds at most one place in the queue for a
+//! connection, so it does not delay the others. A request that is dropped while it waits leaves no trace.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+pub(super) struct Pace {
+    per_minute: usize,
+    window: Duration,
+    slots: Arc<Semaphore>,
+    hosts: Mutex<BTreeMap<String, Arc<Gate>>>,
+}
+
+/// The right to one connection, until it is dropped.
+pub(super) struct Turn {
+    _slot: OwnedSemaphorePermit,
+}
+
+/// When the last requests to one host began. The lock is a queue: it is given out in the order of asking.
+#[derive(Default)]
+struct Gate {
+    begun: tokio::sync::Mutex<VecDeque<Instant>>,
+}
+
+impl Pace {
+    pub fn new(per_minute: u32, slots: usize, window: Duration) -> Self {
+        Pace {
+            per_minute: usize::try_from(per_minute).unwrap_or(usize::MAX),
+            window,
+            slots: Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS))),
+            hosts: Mutex::default(),
+        }
+    }
+
+    /// Waits until a request to `host` may begin. `None` when the slots are gone, which happens only at shutdown.
+    pub async fn turn(&self, host: &str) -> Option<Turn> {
+        let gate = self.gate(host);
+        let mut begun = gate.begun.lock().await;
+        if begun.len() >= self.per_minute
+            && let Some(&oldest) = begun.front()
+        {
+            tokio::time::sleep_until(oldest + self.window).await;
+        }
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+        while begun.len() >= self.per_minute {
+            begun.pop_front();
+        }
+        begun.push_back(Instant::now());
+        Some(Turn { _slot: slot })
+    }
+
+    fn gate(&self, host: &str) -> Arc<Gate> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= HOSTS_BEFORE_SWEEP {
+            let now = Instant::now();
+            hosts.retain(|_, gate| {
+                let quiet = |begun: &VecDeque<Instant>| begun.back().is_none_or(|&last| last + self.window <= now);
+                Arc::strong_count(gate) > 1 || !gate.begun.try_lock().is_ok_and(|begun| quiet(&begun))
+            });
+        }
+        Arc::clone(hosts.entry(host.to_string()).or_default())
+    }
+}
+
+/// Hosts remembered before those that were quiet for a whole window are forgotten.
+const HOSTS_BEFORE_SWEEP: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::task::JoinSet;
+
+    #[tokio::test]
+    async fn a_host_never_sees_more_than_its_rate_in_any_window() {
+        let window = Duration::from_millis(200);
+        let pace = Arc::new(Pace::new(3, 64, window));
+        let mut set = JoinSet::new();
+        for _ in 0..8 {
+            let pace = Arc::clone(&pace);
+            set.spawn(async move {
+                let turn = pace.turn("a").await;
+                (turn.is_some(), Instant::now())
+            });
+        }
+        let mut begun: Vec<Instant> = set.join_all().await.into_iter().map(|(ok, at)| (assert!(ok), at).1).collect();
+        begun.sort();
+        for four in begun.windows(4) {
+            assert!(four[3] - four[0] >= window - Duration::from_millis(2), "four within a window");
+        }
+    }
+
+    #[tokio::test]
+    async fn turns_are_taken_in_the_order_of_asking_and_hosts_do_not_wait_for_each_other() {
+        let pace = Arc::new(Pace::new(1, 64, Duration::from_millis(100)));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut set = JoinSet::new();
+        for n in 0..4 {
+            let (pace, order) = (Arc::clone(&pace), Arc::clone(&order));
+            set.spawn(async move {
+                pace.turn("a").await;
+                order.lock().unwrap().push(n);
+            });
+            tokio::task::yield_now().await;
+        }
+        assert!(pace.turn("b").await.is_some());
+        assert!(order.lock().unwrap().len() < 4, "another host had to wait for all of them");
+        set.join_all().await;
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn slots_bound_what_is_open_and_a_busy_host_does_not_take_the_queue() {
+        let pace = Arc::new(Pace::new(1_000, 1, Duration::from_secs(60)));
+        let first = pace.turn("busy").await;
+        let waiting: Vec<_> = (0..5)
+            .map(|_| {
+                let pace = Arc::clone(&pace);
+                tokio::spawn(async move { drop(pace.turn("busy").await) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let other = {
+            let pace = Arc::clone(&pace);
+            tokio::spawn(async move { pace.turn("other").await })
+        };
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!other.is_finished(), "one slot, taken");
+        drop(first);
+        let other = other.await.unwrap();
+        assert!(other.is_some());
+        assert!(waiting.iter().filter(|w| w.is_finished()).count() <= 1, "one of the busy host went before");
+        drop(other);
+        for task in waiting {
+            task.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn giving_up_while_waiting_takes_nothing_from_those_behind() {
+        let pace = Pace::new(1, 1, Duration::from_millis(300));
+        drop(pace.turn("a").await);
+        let impatient = tokio::time::timeout(Duration::from_millis(10), pace.turn("a")).await;
+        assert!(impatient.is_err());
+        let started = Instant::now();
+        assert!(pace.turn("a").await.is_some());
+        assert!(started.elapsed() < Duration::from_millis(580));
+    }
+
+    #[tokio::test]
+    async fn quiet_hosts_are_forgotten() {
+        let pace = Pace::new(5, 4, Duration::from_millis(1));
+        for n in 0..HOSTS_BEFORE_SWEEP {
+            drop(pace.turn(&n.to_string()).await);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        drop(pace.turn("one more").await);
+        assert!(pace.hosts.lock().unwrap().len() <= 2);
+    }
+}

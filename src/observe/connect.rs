@@ -119,7 +119,7 @@ fn handshake_fault(error: &io::Error) -> String {
             C::NotValidYet | C::NotValidYetContext { .. } => "the certificate is not valid yet".into(),
             C::NotValidForName | C::NotValidForNameContext { .. } => "the certificate is for another name".into(),
             C::UnknownIssuer => "the certificate does not lead to a trusted root, or an intermediate is missing".into(),
-            C::BadSignature => "a signature in the certificate chain is wrong".into(),
+            C::BadSignature => "a signature of the certificate chain or of the handshake is wrong".into(),
             C::InvalidPurpose | C::InvalidPurposeContext { .. } => "the certificate is not for servers".into(),
             C::Revoked => "the certificate is revoked".into(),
             other => format!("the certificate is not valid: {other}"),

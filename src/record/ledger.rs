@@ -172,3 +172,62 @@ pub struct OperationRecord {
     pub result: Value,
     pub at: Timestamp,
 }
+
+/// Part of an account's history, as a statement needs it.
+#[derive(Clone, Debug)]
+pub struct AccountPage {
+    /// The account's balance before the first of `entries`; with none, before `since`, or zero without one.
+    pub opening: i64,
+    /// In the order of the journal.
+    pub entries: Vec<Entry>,
+    /// How many lie in the range, those beyond the limit included.
+    pub total: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MandateState {
+    Active,
+    Revoked,
+}
+
+/// Spending authority: the grantee may have the root grantor pay, up to a cap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mandate {
+    pub id: String,
+    pub house: Domain,
+    pub grantor: Address,
+    pub grantee: Address,
+    pub cap: u64,
+    pub spent: u64,
+    pub scope: Value,
+    pub expires: Option<Timestamp>,
+    pub parent: Option<String>,
+    /// Who pays: the grantor of the first mandate of the chain.
+    pub root: Address,
+    /// From the first mandate to this one.
+    pub chain: Vec<String>,
+    pub state: MandateState,
+    pub created: Timestamp,
+    pub op_sha256: String,
+    /// The metered contract that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<String>,
+    /// `{at, by}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Value>,
+}
+
+/// A notary seal, in the version that names its declarant and the one that does not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SealRecord {
+    pub id: String,
+    /// Lower-case hex.
+    pub sha256: String,
+    pub by: Address,
+    pub at: Timestamp,
+    /// Whether the declarant was secret when it was sealed.
+    pub secret: bool,
+    pub sello: Value,
+    pub anonimo: Value,
+}

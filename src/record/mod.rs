@@ -11,10 +11,13 @@ pub mod house;
 pub mod ledger;
 pub mod look;
 pub mod mail;
+pub mod memory;
 
 pub use agent::{AgentRecord, Invitation};
 pub use house::{House, Registration, Settings};
-pub use ledger::{Contract, ContractState, Entry, Line, OperationRecord};
+pub use ledger::{
+    AccountPage, Contract, ContractState, Entry, Line, Mandate, MandateState, OperationRecord, SealRecord,
+};
 pub use look::{LookRow, ObservationRow};
 pub use mail::{Job, JobStatus, MailRecord, SeenRecord};
 
@@ -50,6 +53,25 @@ pub trait View {
     fn contract_of_quote(&self, quote_id: &str) -> Option<String>;
     fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord>;
     fn look(&self, contract: &str) -> Option<LookRow>;
+    /// When the last journal entry was made; the epoch in an empty journal. Times never fall as numbers rise.
+    fn journal_last_at(&self) -> Timestamp;
+    /// The newest `limit` entries with a line of this account among those with `since <= at < until`.
+    fn account_page(
+        &self,
+        account: &str,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+        limit: usize,
+    ) -> AccountPage;
+    /// Contracts in which this account is seller, buyer, verifier or arbiter, newest first.
+    fn contracts_of(&self, account: &str, limit: usize) -> Vec<Contract>;
+    fn mandate(&self, id: &str) -> Option<Mandate>;
+    /// Active mandates whose chain holds this one, itself included.
+    fn mandates_under(&self, id: &str) -> Vec<Mandate>;
+    /// Mandates that this account gave or holds, newest first.
+    fn mandates_of(&self, account: &str, limit: usize) -> Vec<Mandate>;
+    /// The seal that this declarant has on this hash.
+    fn seal(&self, sha256: &str, by: &Address) -> Option<SealRecord>;
 }
 
 /// One thing to remember. Applied in order; all of a decision's changes or none.
@@ -86,11 +108,16 @@ pub enum Change {
         at: Timestamp,
     },
     /// The next journal entry: its number must follow the last one, its lines must sum to zero and no account but the
-    /// house's may end below zero. Balances move with it.
+    /// house's may end below zero; its time may not lie before the last one's. Balances move with it.
     Journal(Entry),
     /// A new contract; a conflict if its id or its quote is known.
     InsertContract(Contract),
     PutContract(Contract),
+    /// A new mandate; a conflict if its id is known.
+    InsertMandate(Mandate),
+    PutMandate(Mandate),
+    /// A new seal; a conflict if its id, or its hash and declarant, are known.
+    InsertSeal(SealRecord),
     /// The outcome of a ledger operation, kept for its repetition; a conflict if one is kept already.
     InsertOperation(OperationRecord),
     /// Inserts or replaces the look of a contract.

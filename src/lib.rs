@@ -63,6 +63,7 @@
 #![deny(unsafe_code)]
 
 pub mod arbiter;
+pub mod config;
 pub mod ids;
 pub mod limits;
 pub mod observe;

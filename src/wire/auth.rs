@@ -22,6 +22,13 @@ pub struct Request<'a> {
     pub host: &'a str,
 }
 
+/// Host and port of a house's URL, as credentials name it: the port only when it is not the scheme's own.
+pub fn host_of(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    let host = url.host_str()?;
+    Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+}
+
 /// A token that was read and not yet believed.
 #[derive(Clone, Debug)]
 pub struct Token {

@@ -1,0 +1,485 @@
+//! The configuration of a house: `verifica.toml` and the environment, as typed values.
+//!
+//! [`parse`] is a function of a text, an environment and a folder; it reads no file. All faults are reported at once,
+//! each with its place. Every key can be set as `VERIFICA_` + path with `__` between its parts; the environment wins.
+//! Secrets are named by file only. Deliberately absent: opening what the configuration names.
+
+mod reader;
+
+pub use reader::{At, Diagnostic, Level, nearest, parse_duration, position, show_duration};
+
+use crate::limits;
+use crate::probe::address::{AddressRule, Network};
+use crate::probe::plan::Capabilities;
+use crate::record::{House, Registration, Settings};
+use crate::wire::address::Domain;
+use crate::wire::auth::host_of;
+use crate::wire::key::{PublicKey, SigningKey};
+use reader::{Faults, Section, Val, boolean, duration, integer, list, one_of, parsed, text};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// What an operator configured. Paths are absolute or relative to the folder of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub domain: Domain,
+    /// What the cards say; without a trailing slash.
+    pub public_url: String,
+    pub listen: SocketAddr,
+    pub data_dir: PathBuf,
+    pub domain_key_file: PathBuf,
+    pub admin_token_file: PathBuf,
+    pub tls: Option<Tls>,
+    pub registration: RegistrationSection,
+    pub mail: MailSection,
+    pub libro: LibroSection,
+    pub arbiter: ArbiterSection,
+    pub probe: ProbeSection,
+    pub hosts: BTreeMap<Domain, HostOverride>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistrationSection {
+    pub mode: Registration,
+    pub per_minute: u32,
+    pub min_name_length: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MailSection {
+    pub rate_per_minute: u32,
+    pub max_bytes: usize,
+    pub retry_base_ms: i64,
+    pub retry_max_ms: i64,
+    pub give_up_ms: i64,
+    pub require_relay: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibroSection {
+    pub fee_bps: u64,
+    pub welcome: u64,
+    pub reclaim_grace_ms: i64,
+    pub review_window_ms: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArbiterSection {
+    pub enabled: bool,
+    pub policy: String,
+    pub tick_ms: i64,
+    pub probe_slots: usize,
+    pub job_slots: usize,
+    pub confirm_after_ms: i64,
+    pub on_undecided_at_expiry: OnUndecided,
+}
+
+/// What becomes of a delivered escrow whose review window ends while its arbiter has not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUndecided {
+    Hold,
+    Expire,
+    Refund,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeSection {
+    pub timeout_ms: i64,
+    pub per_host_per_minute: u32,
+    pub allow_networks: Vec<Network>,
+    pub extra_ca: Vec<PathBuf>,
+    pub resolve: Vec<ResolveOverride>,
+}
+
+/// This name and port are reached at this address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveOverride {
+    pub host: String,
+    pub port: u16,
+    pub to: SocketAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOverride {
+    pub url: String,
+    pub sig: Option<PublicKey>,
+}
+
+/// Reads a configuration; `base` is the folder of the file. The second list holds warnings.
+pub fn parse(
+    text: &str,
+    env: &BTreeMap<String, String>,
+    base: &Path,
+) -> Result<(Config, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let (entries, found) = reader::tree(text, env, &TOP_KEYS);
+    let faults: Faults = Rc::new(RefCell::new(found));
+    let mut top = Section::new(String::new(), entries, &faults);
+    let config = read(&mut top, base);
+    top.finish();
+    let mut faults = faults.take();
+    faults.sort_by_key(|fault| match &fault.at {
+        At::Whole => (0, 0),
+        At::Span(span) => (1, span.start),
+        At::Env(_) => (2, 0),
+    });
+    match config {
+        Some(config) if !faults.iter().any(|fault| fault.level == Level::Error) => Ok((config, faults)),
+        _ => Err(faults),
+    }
+}
+
+impl Config {
+    /// Host and port of the public URL as credentials name it: the port only when it is not the scheme's own.
+    pub fn host(&self) -> String {
+        host_of(&self.public_url).unwrap_or_default()
+    }
+
+    /// The rule for literal and resolved addresses of tests.
+    pub fn addresses(&self) -> AddressRule {
+        AddressRule { allow: self.probe.allow_networks.clone(), allow_private: false }
+    }
+
+    pub fn settings(&self, capabilities: Capabilities) -> Settings {
+        Settings {
+            registration: self.registration.mode,
+            registrations_per_minute: self.registration.per_minute,
+            min_name_length: self.registration.min_name_length,
+            mail_per_minute: self.mail.rate_per_minute,
+            max_bytes: self.mail.max_bytes,
+            retry_base_ms: self.mail.retry_base_ms,
+            retry_max_ms: self.mail.retry_max_ms,
+            give_up_ms: self.mail.give_up_ms,
+            require_relay: self.mail.require_relay,
+            fee_bps: self.libro.fee_bps,
+            welcome: self.libro.welcome,
+            reclaim_grace_ms: self.libro.reclaim_grace_ms,
+            review_window_ms: self.libro.review_window_ms,
+            arbiter: self.arbiter.enabled,
+            confirm_after_ms: self.arbiter.confirm_after_ms,
+            capabilities,
+            addresses: self.addresses(),
+        }
+    }
+
+    pub fn house(&self, key: SigningKey, capabilities: Capabilities) -> House {
+        House {
+            domain: self.domain.clone(),
+            public_url: self.public_url.clone(),
+            host: self.host(),
+            key,
+            settings: self.settings(capabilities),
+        }
+    }
+}
+
+/// The base URL of a house: http or https, a host, perhaps a port, nothing else. Without the trailing slash.
+pub fn house_url(text: &str) -> Result<String, String> {
+    let url = url::Url::parse(text).map_err(|e| format!("{text:?} is not a URL: {e}"))?;
+    let plain =
+        url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() || url.path() != "/" || !plain {
+        return Err(format!(
+            "{text:?} must be http:// or https:// with a host and perhaps a port, and nothing after it"
+        ));
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// The file that `verifica init` writes: every key with its default, in the order an operator needs them.
+pub fn template(domain: &Domain, public_url: &str, listen: &SocketAddr) -> String {
+    format!(
+        r#"# verifica.toml: one house. Every key can also be set in the environment: VERIFICA_ + path, with __ between parts,
+# such as VERIFICA_LIBRO__FEE_BPS=500. Relative paths are relative to this file. Durations: an integer with ms s m h d.
+
+domain = "{domain}"
+public_url = "{public_url}"   # what the cards say; its host is what credentials are bound to
+listen = "{listen}"                 # plain HTTP on loopback for a reverse proxy, or HTTPS with [tls]
+data_dir = "data"
+domain_key_file = "domain.key"            # mode 0600; whoever holds it is this house
+admin_token_file = "admin.token"          # mode 0600; whoever holds it can issue tokens
+
+# [tls]
+# cert = "cert.pem"
+# key = "key.pem"
+
+[registration]
+mode = "admin"                            # admin | invite | open
+per_minute = 10                           # per client address
+min_name_length = 4
+
+[mail]
+rate_per_minute = 120                     # per sender; per domain for foreign senders
+max_bytes = 1048576                       # of one envelope
+retry_base = "1s"
+retry_max = "60s"
+give_up = "3d"
+require_relay = false                     # refuse envelopes that no house vouches for
+
+[libro]
+fee_bps = 1000                            # basis points of each settled price that the house keeps
+welcome = 0                               # tokens for a new agent
+reclaim_grace = "24h"                     # after a deadline passed without delivery
+review_window = "72h"                     # after a delivery; then silence pays
+
+[arbiter]
+enabled = true
+policy = "default"
+tick = "1s"
+probe_slots = 64
+job_slots = 2
+confirm_after = "2s"                      # between the two looks that must agree
+on_undecided_at_expiry = "hold"           # hold | expire | refund
+
+[probe]
+timeout = "10s"
+per_host_per_minute = 60
+allow_networks = []                       # networks outside the public internet that probes may reach, as CIDR
+extra_ca = []                             # PEM files trusted beside the compiled-in roots
+resolve = {{}}                              # "seller.example:443" = "127.0.0.1:8443"
+
+# [hosts."beta.example"]                  # where another house is, and perhaps its key
+# url = "https://mail.beta.example"
+# sig = "<domain key>"
+
+[store]
+kind = "sqlite"
+"#
+    )
+}
+
+fn read(top: &mut Section, base: &Path) -> Option<Config> {
+    let path = |value: &Val| {
+        text(value)
+            .and_then(|shown| if shown.is_empty() { Err("the path is empty".into()) } else { Ok(base.join(shown)) })
+    };
+    let domain = top.maybe("domain", parsed::<Domain>).map(|(domain, _)| domain);
+    if domain.is_none() && !top_has_fault(top, "domain") {
+        top.fault(Diagnostic::error(At::Whole, "domain is missing").hint("add domain = \"your.domain\" at the top"));
+    }
+    let listen = top.get("listen", SocketAddr::from(([127, 0, 0, 1], 4040)), parsed::<SocketAddr>);
+    let public_url = top.maybe("public_url", |value| house_url(&text(value)?)).map(|(url, _)| url);
+    let public_url = public_url.or_else(|| domain.as_ref().map(|domain| format!("https://{domain}")));
+    let data_dir = top.get("data_dir", base.join("data"), path);
+    let domain_key_file = top.get("domain_key_file", base.join("domain.key"), path);
+    let admin_token_file = top.get("admin_token_file", base.join("admin.token"), path);
+    let tls = top.optional_section("tls").and_then(|section| read_tls(section, &path));
+    if tls.is_none() && !listen.ip().is_loopback() {
+        top.fault(Diagnostic {
+            level: Level::Warning,
+            message: format!("listening on {listen} without [tls]: credentials and mail travel in the clear"),
+            at: At::Whole,
+            hint: Some("listen on 127.0.0.1 behind a reverse proxy, or add [tls] with cert and key".into()),
+        });
+    }
+    let registration = read_registration(top.section("registration"));
+    let mail = read_mail(top.section("mail"));
+    let libro = read_libro(top.section("libro"));
+    let arbiter = read_arbiter(top.section("arbiter"));
+    let probe = read_probe(top.section("probe"), &path);
+    let hosts = read_hosts(top);
+    read_store(top.section("store"));
+    read_later(top);
+    Some(Config {
+        domain: domain?,
+        public_url: public_url?,
+        listen,
+        data_dir,
+        domain_key_file,
+        admin_token_file,
+        tls,
+        registration,
+        mail,
+        libro,
+        arbiter,
+        probe,
+        hosts,
+    })
+}
+
+fn read_tls(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, String>) -> Option<Tls> {
+    let cert = section.maybe("cert", path);
+    let key = section.maybe("key", path);
+    if cert.is_none() || key.is_none() {
+        section.fault(Diagnostic::error(At::Whole, "[tls] needs both cert and key").hint("name two PEM files"));
+    }
+    section.finish();
+    Some(Tls { cert: cert?.0, key: key?.0 })
+}
+
+fn read_registration(mut section: Section) -> RegistrationSection {
+    let modes = [("admin", Registration::Admin), ("invite", Registration::Invite), ("open", Registration::Open)];
+    let value = RegistrationSection {
+        mode: section.get("mode", Registration::Admin, one_of(&modes)),
+        per_minute: section.get("per_minute", limits::RATE_REGISTRATION_PER_MINUTE, count(1, 1_000_000)),
+        min_name_length: section.get("min_name_length", limits::NAME_MIN_DEFAULT, size(1, limits::ADDRESS_LOCAL_MAX)),
+    };
+    section.finish();
+    value
+}
+
+fn read_mail(mut section: Section) -> MailSection {
+    let wait = duration(1, 86_400_000);
+    let value = MailSection {
+        rate_per_minute: section.get("rate_per_minute", limits::RATE_MAIL_PER_MINUTE, count(1, 1_000_000)),
+        max_bytes: section.get("max_bytes", limits::ENVELOPE_BYTES_DEFAULT, size(1_024, limits::REQUEST_BODY_MAX)),
+        retry_base_ms: section.get("retry_base", limits::RETRY_BASE_MS, &wait),
+        retry_max_ms: section.get("retry_max", limits::RETRY_MAX_MS, &wait),
+        give_up_ms: section.get("give_up", limits::GIVE_UP_MS, duration(1, 30 * 86_400_000)),
+        require_relay: section.get("require_relay", false, boolean),
+    };
+    if value.retry_max_ms < value.retry_base_ms {
+        section.fault(Diagnostic::error(At::Whole, "mail.retry_max is shorter than mail.retry_base"));
+    }
+    section.finish();
+    value
+}
+
+fn read_libro(mut section: Section) -> LibroSection {
+    let window = duration(0, 365 * 86_400_000);
+    let value = LibroSection {
+        fee_bps: section.get("fee_bps", limits::FEE_BPS_DEFAULT, integer(0, limits::BPS_WHOLE)),
+        welcome: section.get("welcome", 0, integer(0, limits::SAFE_INTEGER_MAX)),
+        reclaim_grace_ms: section.get("reclaim_grace", limits::RECLAIM_GRACE_MS, &window),
+        review_window_ms: section.get("review_window", limits::REVIEW_WINDOW_MS, &window),
+    };
+    section.finish();
+    value
+}
+
+fn read_arbiter(mut section: Section) -> ArbiterSection {
+    let choices = [("hold", OnUndecided::Hold), ("expire", OnUndecided::Expire), ("refund", OnUndecided::Refund)];
+    let value = ArbiterSection {
+        enabled: section.get("enabled", true, boolean),
+        policy: section.get("policy", "default", one_of(&[("default", "default")])).to_owned(),
+        tick_ms: section.get("tick", 1_000, duration(10, 3_600_000)),
+        probe_slots: section.get("probe_slots", limits::PROBE_SLOTS_DEFAULT, size(1, 4_096)),
+        job_slots: section.get("job_slots", 2, size(1, 256)),
+        confirm_after_ms: section.get("confirm_after", limits::CONFIRM_AFTER_MS, duration(1, 3_600_000)),
+        on_undecided_at_expiry: section.get("on_undecided_at_expiry", OnUndecided::Hold, one_of(&choices)),
+    };
+    section.finish();
+    value
+}
+
+fn read_probe(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, String>) -> ProbeSection {
+    let resolve = section.each("resolve").into_iter().filter_map(|(name, at, node)| {
+        let read = text(&node.value).and_then(|to| resolve_override(&name, &to));
+        read.map_err(|why| section.fault(Diagnostic::error(at, format!("probe.resolve: {why}")))).ok()
+    });
+    let resolve = resolve.collect();
+    let value = ProbeSection {
+        timeout_ms: section.get("timeout", limits::PROBE_MS_DEFAULT as i64, duration(100, 600_000)),
+        per_host_per_minute: section.get("per_host_per_minute", limits::PER_HOST_PER_MINUTE, count(1, 1_000_000)),
+        allow_networks: section.get("allow_networks", Vec::new(), list(parsed::<Network>)),
+        extra_ca: section.get("extra_ca", Vec::new(), list(path)),
+        resolve,
+    };
+    section.finish();
+    value
+}
+
+/// `HOST:PORT` is reached at `ADDR` or `ADDR:PORT2`.
+pub fn resolve_override(name: &str, to: &str) -> Result<ResolveOverride, String> {
+    let parts = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    let (host, port) = parts
+        .filter(|(host, port)| !host.is_empty() && *port != 0)
+        .ok_or_else(|| format!("{name:?} must be HOST:PORT, such as \"seller.example:443\""))?;
+    let bare = to.trim_start_matches('[').trim_end_matches(']');
+    let to = to.parse::<SocketAddr>().or_else(|_| bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)));
+    let to = to.map_err(|_| format!("{name} must map to an address or ADDRESS:PORT, such as \"127.0.0.1:8443\""))?;
+    Ok(ResolveOverride { host: host.to_ascii_lowercase(), port, to })
+}
+
+fn read_hosts(top: &mut Section) -> BTreeMap<Domain, HostOverride> {
+    let mut hosts = BTreeMap::new();
+    for (name, at, node) in top.each("hosts") {
+        let domain = match Domain::parse(&name) {
+            Ok(domain) => domain,
+            Err(refusal) => {
+                top.fault(Diagnostic::error(at, format!("hosts: {}", refusal.reason)));
+                continue;
+            }
+        };
+        let entries = match reader::table(&node.value) {
+            Ok(entries) => entries,
+            Err(why) => {
+                top.fault(Diagnostic::error(node.at, format!("hosts.\"{name}\": {why}")));
+                continue;
+            }
+        };
+        let mut section = top.child(format!("hosts.\"{name}\""), entries);
+        let sig =
+            section.maybe("sig", |value| PublicKey::parse(&text(value)?).map_err(|r| r.reason)).map(|(key, _)| key);
+        match section.maybe("url", |value| house_url(&text(value)?)) {
+            Some((url, _)) => {
+                hosts.insert(domain, HostOverride { url, sig });
+            }
+            None => section.fault(Diagnostic::error(at, format!("hosts.\"{name}\" needs a url"))),
+        }
+        section.finish();
+    }
+    hosts
+}
+
+fn read_store(mut section: Section) {
+    section.get("kind", (), one_of(&[("sqlite", ())]));
+    section.finish();
+}
+
+/// Sections of the design that this version does not serve: known, so that the message is the right one.
+fn read_later(top: &mut Section) {
+    for (name, what) in [("tareas", "seeded work"), ("metrics", "the metrics listener")] {
+        for (key, at, _) in top.each(name) {
+            top.fault(
+                Diagnostic::error(at, format!("{name}.{key}: {what} is not offered by this version"))
+                    .hint(format!("remove [{name}]")),
+            );
+        }
+    }
+}
+
+fn top_has_fault(top: &Section, key: &str) -> bool {
+    let start = format!("{key}: ");
+    top.faults_any(|fault| fault.message.starts_with(&start))
+}
+
+fn count(min: u64, max: u32) -> impl Fn(&Val) -> Result<u32, String> {
+    let read = integer(min, u64::from(max));
+    move |value| read(value).map(|n| u32::try_from(n).unwrap_or(max))
+}
+
+fn size(min: u64, max: usize) -> impl Fn(&Val) -> Result<usize, String> {
+    let read = integer(min, max as u64);
+    move |value| read(value).map(|n| usize::try_from(n).unwrap_or(max))
+}
+
+const TOP_KEYS: [&str; 16] = [
+    "domain",
+    "public_url",
+    "listen",
+    "data_dir",
+    "domain_key_file",
+    "admin_token_file",
+    "tls",
+    "registration",
+    "mail",
+    "libro",
+    "arbiter",
+    "probe",
+    "hosts",
+    "store",
+    "tareas",
+    "metrics",
+];
+
+#[cfg(test)]
+mod tests;

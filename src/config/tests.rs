@@ -1,0 +1,139 @@
+//! What an operator may write, and what is said of what he may not.
+
+use super::*;
+
+fn read_text(text: &str) -> Result<Config, Vec<Diagnostic>> {
+    parse(text, &BTreeMap::new(), Path::new("/etc/house")).map(|(config, _)| config)
+}
+
+fn with_env(text: &str, env: &[(&str, &str)]) -> Result<(Config, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    parse(text, &env, Path::new("/etc/house"))
+}
+
+fn minimal() -> Config {
+    read_text("domain = \"mar.example\"").expect("minimal")
+}
+
+#[test]
+fn the_template_is_the_defaults() {
+    let domain = Domain::parse("mar.example").expect("domain");
+    let text = template(&domain, "https://mar.example", &minimal().listen);
+    assert_eq!(read_text(&text), Ok(minimal()));
+    assert!(text.lines().all(|line| line.len() <= 120));
+}
+
+#[test]
+fn defaults_are_the_limits_and_the_settings_default() {
+    let config = minimal();
+    assert_eq!(config.public_url, "https://mar.example");
+    assert_eq!(config.data_dir, Path::new("/etc/house/data"));
+    let settings = config.settings(Capabilities::network());
+    let default = Settings::default();
+    assert_eq!(format!("{settings:?}"), format!("{default:?}"));
+}
+
+#[test]
+fn every_fault_is_reported_at_once_with_its_place() {
+    let text = "domian = \"mar.example\"\nlisten = \"nowhere\"\n[mail]\nretry_base = \"soon\"\nmax_bytes = -1\n[probes]\ntimeout = \"1s\"\n";
+    let faults = read_text(text).expect_err("faults");
+    let shown: Vec<_> = faults
+        .into_iter()
+        .map(|f| {
+            let at = match f.at {
+                At::Span(span) => Some(position(text, span.start)),
+                _ => None,
+            };
+            (at, f.message, f.hint)
+        })
+        .collect();
+    assert_eq!(shown[0].1, "domain is missing");
+    assert_eq!(shown[1], (Some((1, 1)), "unknown key domian".into(), Some("did you mean domain".into())));
+    assert_eq!(shown[2].0, Some((2, 10)));
+    assert!(shown[2].1.starts_with("listen: \"nowhere\""), "{shown:?}");
+    assert_eq!(shown[3].0, Some((4, 14)));
+    assert_eq!(shown[4].1, "mail.max_bytes: -1 is out of range; allowed: 1024 to 2097152");
+    assert_eq!(shown[5], (Some((6, 2)), "unknown key probes".into(), Some("did you mean probe".into())));
+    assert_eq!(shown.len(), 6);
+}
+
+#[test]
+fn a_broken_text_reports_every_syntax_error_and_goes_on() {
+    let faults = read_text("domain = \"mar.example\n[mail\nrequire_relay = maybe\n").expect_err("faults");
+    assert!(faults.iter().filter(|f| f.message.starts_with("not TOML")).count() >= 2, "{faults:?}");
+}
+
+#[test]
+fn the_environment_wins_and_is_typed_by_the_key() {
+    let (config, warnings) = with_env(
+        "domain = \"mar.example\"\n[libro]\nfee_bps = 1000\n",
+        &[
+            ("VERIFICA_LIBRO__FEE_BPS", "500"),
+            ("VERIFICA_MAIL__REQUIRE_RELAY", "true"),
+            ("VERIFICA_PROBE__ALLOW_NETWORKS", "127.0.0.0/8, ::1"),
+            ("VERIFICA_PROBE__RESOLVE", "{ \"a.example:443\" = \"127.0.0.1:8443\" }"),
+            ("VERIFICA_HOSTS__beta.example__URL", "http://127.0.0.1:4002"),
+            ("VERIFICA_LISTEN", "127.0.0.1:9"),
+            ("VERIFICA_CONFIG", "x"),
+            ("UNRELATED", "1"),
+        ],
+    )
+    .expect("config");
+    assert_eq!((config.libro.fee_bps, config.mail.require_relay), (500, true));
+    assert_eq!(config.probe.allow_networks.len(), 2);
+    let to = SocketAddr::from(([127, 0, 0, 1], 8443));
+    assert_eq!(config.probe.resolve, [ResolveOverride { host: "a.example".into(), port: 443, to }]);
+    assert_eq!(config.hosts.len(), 1);
+    assert_eq!(config.listen.port(), 9);
+    assert_eq!(warnings, []);
+}
+
+#[test]
+fn a_misspelt_variable_is_a_fault_inside_a_section_and_a_warning_outside() {
+    let faults = with_env("domain = \"a.b\"", &[("VERIFICA_LIBRO__FEE_BP", "1")]).expect_err("fault");
+    assert_eq!(faults[0].hint.as_deref(), Some("did you mean libro.fee_bps"));
+    assert_eq!(faults[0].at, At::Env("VERIFICA_LIBRO__FEE_BP".into()));
+    let (_, warnings) = with_env("domain = \"a.b\"", &[("VERIFICA_PORT", "tcp://10.0.0.1:4040")]).expect("config");
+    assert_eq!(warnings.len(), 1);
+}
+
+#[test]
+fn bounds_hold_at_the_limit_and_not_beyond() {
+    let fee = |n: u64| read_text(&format!("domain = \"a.b\"\n[libro]\nfee_bps = {n}\n")).is_ok();
+    assert!(fee(0) && fee(limits::BPS_WHOLE) && !fee(limits::BPS_WHOLE + 1));
+    let name = |n: usize| read_text(&format!("domain = \"a.b\"\n[registration]\nmin_name_length = {n}\n")).is_ok();
+    assert!(!name(0) && name(1) && name(limits::ADDRESS_LOCAL_MAX) && !name(limits::ADDRESS_LOCAL_MAX + 1));
+}
+
+#[test]
+fn what_this_version_does_not_serve_is_refused_by_name() {
+    for text in [
+        "[tareas]\nper_day = 1",
+        "[metrics]\nlisten = \"127.0.0.1:1\"",
+        "[store]\nkind = \"postgres\"",
+        "[arbiter]\npolicy = \"strict\"",
+    ] {
+        assert!(read_text(&format!("domain = \"a.b\"\n{text}\n")).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn house_urls_are_a_scheme_a_host_and_a_port() {
+    assert_eq!(house_url("https://mail.mar.example/").as_deref(), Ok("https://mail.mar.example"));
+    assert_eq!(house_url("http://127.0.0.1:4040").as_deref(), Ok("http://127.0.0.1:4040"));
+    for bad in
+        ["mail.mar.example", "ftp://a.b", "https://a.b/x", "https://u@a.b", "https://a.b?x", "https://a.b/#f", ""]
+    {
+        assert!(house_url(bad).is_err(), "{bad}");
+    }
+    assert_eq!(host_of("https://a.b:443").as_deref(), Some("a.b"));
+    assert_eq!(host_of("http://127.0.0.1:4040").as_deref(), Some("127.0.0.1:4040"));
+}
+
+#[test]
+fn tls_needs_both_files_and_hosts_need_a_url() {
+    assert!(read_text("domain = \"a.b\"\n[tls]\ncert = \"c.pem\"\n").is_err());
+    assert!(read_text("domain = \"a.b\"\n[hosts.\"c.d\"]\nsig = \"x\"\n").is_err());
+    let config = read_text("domain = \"a.b\"\n[tls]\ncert = \"c.pem\"\nkey = \"/k.pem\"\n").expect("config");
+    assert_eq!(config.tls, Some(Tls { cert: "/etc/house/c.pem".into(), key: "/k.pem".into() }));
+}

@@ -17,6 +17,8 @@ mod exchange;
 mod head;
 mod pace;
 mod resolve;
+#[cfg(test)]
+mod second_opinion;
 mod target;
 
 use crate::limits;

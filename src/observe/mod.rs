@@ -124,7 +124,8 @@ impl Fetcher {
         if !target::acceptable(&plan.key.accept) {
             return exchange::unasked(plan, refused("the accept value cannot be sent".into()));
         }
-        let Some(turn) = self.inner.pace.turn(&target.pace_key()).await else {
+        let host = target.pace_key();
+        let Some(turn) = self.inner.pace.turn(&host).await else {
             return exchange::unasked(plan, Failure::new(Phase::Dns, Cause::Ours, "the probes are shut down"));
         };
         let (inner, task_plan) = (Arc::clone(&self.inner), plan.clone());
@@ -133,7 +134,9 @@ impl Fetcher {
             drop(turn);
             observation
         };
-        guarded(work).await.unwrap_or_else(|failure| exchange::unasked(plan, failure))
+        let seen = guarded(work).await.unwrap_or_else(|failure| exchange::unasked(plan, failure));
+        log(&host, &seen);
+        seen
     }
 
     /// One snapshot for each key, all at once. A server that answers 429 or 503 and says in `Retry-After` that a few
@@ -235,6 +238,19 @@ async fn guarded<T: Send + 'static>(work: impl Future<Output = T> + Send + 'stat
     match set.join_next().await {
         Some(Ok(done)) => Ok(done),
         _ => Err(Failure::new(Phase::Dns, Cause::Ours, PANICKED)),
+    }
+}
+
+/// The host alone: the path of a URL may be somebody's secret.
+fn log(host: &str, seen: &Observation) {
+    let ms = seen.ended.since(seen.started);
+    match &seen.seen {
+        Seen::Response(answer) => {
+            tracing::debug!(host, ms, status = answer.status, bytes = answer.content.bytes, "probed")
+        }
+        Seen::Nothing { cause, reason, .. } => {
+            tracing::debug!(host, ms, cause = cause.name(), reason, "probed in vain")
+        }
     }
 }
 

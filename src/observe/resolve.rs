@@ -38,10 +38,6 @@ impl Names {
         Names { rule, overrides, resolver: resolver(servers, deadlines) }
     }
 
-    pub fn judge(&self, ip: IpAddr) -> Result<(), String> {
-        self.rule.judge(ip)
-    }
-
     /// The judged addresses, in the order of dialling.
     pub async fn addresses(&self, host: &Host, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         let name = match host {
@@ -232,6 +228,21 @@ mod tests {
         ] {
             assert!(Override::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_without_name_servers_says_so() {
+        let names = Names {
+            rule: AddressRule::default(),
+            overrides: BTreeMap::new(),
+            resolver: Err("this host has no usable name server: none".into()),
+        };
+        let failure = names.addresses(&Host::Name("seller.example".into()), 443).await.unwrap_err();
+        assert_eq!((failure.phase, failure.cause), (Phase::Dns, Cause::Host));
+        let literal = names.addresses(&Host::Literal("8.8.8.8".parse().unwrap()), 443).await;
+        assert_eq!(literal, Ok(vec!["8.8.8.8:443".parse().unwrap()]));
+        let private = names.addresses(&Host::Literal("10.0.0.1".parse().unwrap()), 443).await.unwrap_err();
+        assert_eq!((private.phase, private.cause), (Phase::Dns, Cause::Origin));
     }
 
     #[test]

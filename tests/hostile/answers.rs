@@ -305,8 +305,10 @@ async fn what_no_test_looks_at_is_not_waited_for() {
 
 #[tokio::test]
 async fn an_answer_to_head_has_no_content_whatever_it_announces() {
-    for head in ["Content-Length: 500\r\n", "Transfer-Encoding: chunked\r\n", ""] {
-        let server = Server::start(identity(), vec![ok(head, ""), Step::Hang]).await;
+    for (head, stray) in
+        [("Content-Length: 500\r\n", ""), ("Transfer-Encoding: chunked\r\n", ""), ("", ""), ("", "stray")]
+    {
+        let server = Server::start(identity(), vec![ok(head, stray), Step::Hang]).await;
         let mut plan = host_plan(10);
         plan.key.method = Method::Head;
         let seen = fetcher_to(server.address).fetch(&plan).await;

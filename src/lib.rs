@@ -64,6 +64,7 @@
 
 pub mod arbiter;
 pub mod config;
+pub mod client;
 pub mod ids;
 pub mod limits;
 pub mod observe;

@@ -38,6 +38,30 @@ pub const ACK_IDS_MAX: usize = 1_000;
 pub const WAIT_SECONDS_DEFAULT: u64 = 25;
 pub const WAIT_SECONDS_MAX: u64 = 90;
 pub const JOURNAL_PAGE_MAX: usize = 1_000;
+/// Bodies that are not envelopes.
+pub const SMALL_BODY_MAX: usize = 256 * 1_024;
+/// Request line and headers together.
+pub const HTTP_HEAD_MAX: usize = 32 * 1_024;
+pub const HTTP_HEADERS_MAX: usize = 100;
+/// The head of a request must have arrived by then; an idle connection is closed after it.
+pub const HEAD_READ_MS: u64 = 15_000;
+/// Before accepting again when the system refused a connection.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
+pub const TLS_ACCEPT_MS: u64 = 10_000;
+/// What is still read of a body that was refused, so that the refusal reaches whoever is still sending.
+pub const LINGER_BYTES_MAX: usize = 8 * 1_048_576;
+pub const LINGER_MS: u64 = 2_000;
+pub const CONNECTIONS_MAX: usize = 1_024;
+/// From one address that is not loopback: a proxy in front counts its own.
+pub const CONNECTIONS_PER_IP_MAX: usize = 128;
+/// An older connection ends after its current request.
+pub const CONNECTION_AGE_MS: u64 = 600_000;
+/// How long a connection told to end may go on writing.
+pub const CONNECTION_END_MS: u64 = 120_000;
+pub const DRAIN_MS: u64 = 20_000;
+pub const WAITS_PER_AGENT_MAX: usize = 8;
+/// A waiting reader looks again after this time even if nobody called it.
+pub const WAIT_RECHECK_MS: u64 = 5_000;
 
 // ---- Rates (per minute, fixed windows) ---------------------------------------------------------------------------
 pub const RATE_MAIL_PER_MINUTE: u32 = 120;
@@ -60,6 +84,15 @@ pub const CARD_CACHE_ENTRIES_MAX: usize = 10_000;
 pub const CARD_FETCH_MS: u64 = 5_000;
 pub const RELAY_MS: u64 = 10_000;
 pub const PEER_ANSWER_BYTES_MAX: usize = 1_048_576;
+pub const CARD_CACHE_BYTES_MAX: usize = 16 * 1_048_576;
+/// A house that could not be resolved is not asked again before.
+pub const FAILURE_CACHE_MS: i64 = 5_000;
+/// Cards fetched from one domain in a minute.
+pub const CARD_FETCHES_PER_MINUTE: u32 = 600;
+pub const RESOLVE_FLIGHTS_KEPT: usize = 1_024;
+pub const TXT_RECORDS_MAX: usize = 16;
+pub const PEER_IDLE_MS: u64 = 60_000;
+pub const PEER_IDLE_PER_HOST_MAX: usize = 4;
 
 // ---- Sending queue -----------------------------------------------------------------------------------------------
 pub const RETRY_BASE_MS: i64 = 1_000;
@@ -67,6 +100,9 @@ pub const RETRY_MAX_MS: i64 = 60_000;
 pub const GIVE_UP_MS: i64 = 3 * 86_400_000;
 pub const QUEUE_CLAIM_MS: i64 = 60_000;
 pub const QUEUE_BATCH: usize = 20;
+/// Deliveries under way at once, and of them to one domain.
+pub const QUEUE_SLOTS: usize = 64;
+pub const QUEUE_SLOTS_PER_DOMAIN: usize = 8;
 /// Lines of history kept in a job, newest last.
 pub const JOB_LOG_MAX: usize = 20;
 

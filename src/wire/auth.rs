@@ -119,6 +119,11 @@ impl Relay {
         })
     }
 
+    /// The name of the key that signed, as the header has it.
+    pub fn kid(&self) -> &str {
+        &self.kid
+    }
+
     pub fn verifies(&self, domain_keys: &[PublicKey], envelope_id: &str, receiver: &Domain) -> bool {
         let text = relay_text(envelope_id, receiver);
         domain_keys.iter().any(|key| key.is_kid(&self.kid) && key.verify(text.as_bytes(), &self.sig))
@@ -153,6 +158,11 @@ impl OnBehalf {
             sig: (*fields.get("sig")?).to_owned(),
         };
         asked.agent.is_of(&asked.domain).then_some(asked)
+    }
+
+    /// The name of the key that signed, as the header has it.
+    pub fn kid(&self) -> &str {
+        &self.kid
     }
 
     pub fn verifies(&self, domain_keys: &[PublicKey], target: &Domain, now: Timestamp) -> bool {

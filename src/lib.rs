@@ -67,6 +67,7 @@ pub mod config;
 pub mod client;
 pub mod ids;
 pub mod limits;
+pub mod mail;
 pub mod observe;
 pub mod probe;
 pub mod record;

@@ -77,6 +77,22 @@ pub const ALLOWLIST_MAX: usize = 1_000;
 pub const INVITATION_USES_MAX: u64 = 1_000_000;
 pub const INVITATION_NOTE_MAX: usize = 280;
 pub const SOURCE_CHARS_MAX: usize = 64;
+pub const ACCEPTS_MAX: usize = 100;
+pub const WALLETS_MAX: usize = 10;
+pub const WALLET_CHARS_MAX: usize = 128;
+pub const EMAIL_BYTES_MAX: usize = 254;
+pub const PROFILE_NAME_CHARS_MAX: usize = 80;
+pub const PROFILE_SUMMARY_CHARS_MAX: usize = 280;
+pub const PROFILE_DESCRIPTION_CHARS_MAX: usize = 2_000;
+pub const PROFILE_OWNER_CHARS_MAX: usize = 120;
+pub const PROFILE_LANGUAGES_MAX: usize = 10;
+pub const PROFILE_LANGUAGE_CHARS_MAX: usize = 35;
+pub const PROFILE_TAGS_MAX: usize = 20;
+pub const PROFILE_TAG_CHARS_MAX: usize = 32;
+pub const PROFILE_LINKS_MAX: usize = 5;
+pub const PROFILE_LINK_CHARS_MAX: usize = 200;
+pub const PROFILE_SERVICES_MAX: usize = 20;
+pub const SERVICE_ID_CHARS_MAX: usize = 40;
 
 // ---- Federation --------------------------------------------------------------------------------------------------
 pub const CARD_CACHE_MS: i64 = 300_000;
@@ -105,6 +121,8 @@ pub const QUEUE_SLOTS: usize = 64;
 pub const QUEUE_SLOTS_PER_DOMAIN: usize = 8;
 /// Lines of history kept in a job, newest last.
 pub const JOB_LOG_MAX: usize = 20;
+/// Of a reason that another house gave, as kept and as told to a sender.
+pub const PEER_REASON_CHARS_MAX: usize = 500;
 
 // ---- Ledger ------------------------------------------------------------------------------------------------------
 pub const BPS_WHOLE: u64 = 10_000;

@@ -67,6 +67,7 @@ refusals! {
     RateLimited = 310 => 429,
     SenderUnreachable = 311 => 421,
     NotOfferedHere = 312 => 403,
+    NotYet = 313 => 421,
 
     // registration
     NameInvalid = 400 => 400,

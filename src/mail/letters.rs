@@ -1,0 +1,127 @@
+//! The house's own letters on their way: receipts and notices of libro@, bounces and delivery receipts of postmaster@.
+//!
+//! A letter to an agent of this house lands in the mailbox within the decision that caused it, past every policy: it
+//! answers something the agent did. A letter elsewhere, or for later, is a job of the sending queue. The letters of
+//! postmaster@ are signed in clear and name the hash of what they speak of.
+
+use super::{by_domain, job_id};
+use crate::ids::Ids;
+use crate::limits;
+use crate::probe::text;
+use crate::record::{Change, House, Job, JobStatus, Letter, MailRecord, View};
+use crate::time::Timestamp;
+use crate::wire::address::{Address, SystemName};
+use crate::wire::envelope::{Draft, Kind, Payload};
+use crate::wire::json::canonical_sha256;
+use serde_json::{Map, Value, json};
+
+/// What became of an envelope for one recipient, as postmaster@ tells its sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fate {
+    pub to: Address,
+    pub delivered: bool,
+    pub reason: String,
+}
+
+/// The rows that carry these letters. A recipient that this house does not have gets nothing: there is nobody to tell.
+pub fn letters(house: &House, view: &dyn View, now: Timestamp, letters: Vec<Letter>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for letter in letters {
+        let field = |name: &str| letter.doc.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (id, from) = (field("id"), field("from"));
+        let later = letter.deliver_after.filter(|at| *at > now);
+        for (domain, to) in by_domain(&letter.to) {
+            if domain == house.domain && later.is_none() {
+                let here = to.iter().filter(|to| view.agent(to.local()).is_some());
+                changes.extend(here.map(|to| Change::Deliver(record_of(&letter, to.local(), &id, &from, now))));
+                continue;
+            }
+            let job = job_id(&from, &id, &domain);
+            if view.job(&job).is_some() {
+                continue;
+            }
+            changes.push(Change::PutJob(Job {
+                job,
+                envelope_id: id.clone(),
+                from_local: letter.via.to_owned(),
+                domain,
+                to,
+                status: JobStatus::Queued,
+                attempts: 0,
+                next_attempt: later.unwrap_or(now),
+                created: now,
+                updated: now,
+                log: Vec::new(),
+                delivered: Vec::new(),
+                failed: Vec::new(),
+                envelope: letter.doc.clone(),
+            }));
+        }
+    }
+    changes
+}
+
+/// The letter by which postmaster@ tells the sender of an envelope what became of it for one recipient.
+pub fn notice(house: &House, now: Timestamp, ids: &mut Ids, original: &Value, sender: &Address, fate: &Fate) -> Letter {
+    let text_of = |field: &str| original.get(field).and_then(Value::as_str).map(str::to_owned);
+    let of = text_of("id");
+    let body = json!({
+        "of": of, "sha256": canonical_sha256(original).hex(), "to": fate.to,
+        "status": if fate.delivered { "delivered" } else { "failed" },
+        "reason": text::plain(&fate.reason, limits::PEER_REASON_CHARS_MAX),
+    });
+    let draft = Draft {
+        id: ids.uuid(),
+        from: house.address(SystemName::Postmaster),
+        to: vec![sender.clone()],
+        kind: Kind::Receipt,
+        created: now,
+        expires: None,
+        deliver_after: None,
+        thread: text_of("thread").or_else(|| of.clone()),
+        in_reply_to: of,
+        payload: Payload::Clear { media: "application/json".to_owned(), body },
+        more: Map::new(),
+    };
+    Letter { doc: house.letter(draft), to: vec![sender.clone()], via: "postmaster", deliver_after: None }
+}
+
+/// Whether this name belongs to the house itself: nobody reads a bounce that is sent there.
+pub fn is_own_voice(local: &str) -> bool {
+    [SystemName::Postmaster, SystemName::Libro, SystemName::Verifica, SystemName::Tareas, SystemName::Casa]
+        .iter()
+        .any(|name| name.as_str() == local)
+}
+
+/// What could not be delivered and has no sender to tell: kept where the operator finds it.
+pub fn undeliverable(now: Timestamp, job: &Job, fates: &[Fate]) -> Change {
+    let from = job.envelope.get("from").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let lost: Vec<Value> = fates.iter().map(|fate| json!({"to": fate.to, "reason": fate.reason})).collect();
+    let meta = json!({"via": "postmaster", "from_verified": true, "undelivered": lost});
+    Change::Deliver(MailRecord {
+        local: SystemName::Postmaster.as_str().to_owned(),
+        id: job.envelope_id.clone(),
+        from,
+        received: now,
+        acked: None,
+        visible_from: None,
+        meta: meta.as_object().cloned().unwrap_or_default(),
+        envelope: job.envelope.clone(),
+    })
+}
+
+fn record_of(letter: &Letter, local: &str, id: &str, from: &str, now: Timestamp) -> MailRecord {
+    let mut meta = Map::new();
+    meta.insert("via".into(), letter.via.into());
+    meta.insert("from_verified".into(), true.into());
+    MailRecord {
+        local: local.to_owned(),
+        id: id.to_owned(),
+        from: from.to_owned(),
+        received: now,
+        acked: None,
+        visible_from: None,
+        meta,
+        envelope: letter.doc.clone(),
+    }
+}

@@ -1,0 +1,239 @@
+//! What an agent says about itself: a closed vocabulary, cleaned and bounded, certified by the house and verified by
+//! nobody.
+//!
+//! Texts for people are cleaned and cut, so that no hidden or reordering character disguises a name. An unknown key is
+//! refused by name at every level: a catalogue is compared with quotes, so nothing in it may be ignored.
+
+use super::cards::test_names;
+use crate::limits;
+use crate::probe::url::{Target, UrlPolicy};
+use crate::record::House;
+use crate::refusal::{Refusal, Rule};
+use crate::time::Timestamp;
+use crate::wire::json::type_name;
+use crate::wire::quote::ContractKind;
+use serde_json::{Map, Value, json};
+
+/// Reads a profile as its owner wrote it; the result is what the card carries.
+pub fn read(house: &House, value: &Value, now: Timestamp) -> Result<Value, Refusal> {
+    let object = object(value, "profile")?;
+    let mut out = Map::new();
+    for (key, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+        let at = format!("profile.{key}");
+        let read = match key.as_str() {
+            "display_name" => words(value, &at, limits::PROFILE_NAME_CHARS_MAX)?,
+            "summary" => words(value, &at, limits::PROFILE_SUMMARY_CHARS_MAX)?,
+            "description" => words(value, &at, limits::PROFILE_DESCRIPTION_CHARS_MAX)?,
+            "languages" => Some(list(value, &at, limits::PROFILE_LANGUAGES_MAX, language)?),
+            "tags" => Some(list(value, &at, limits::PROFILE_TAGS_MAX, tag)?),
+            "links" => Some(list(value, &at, limits::PROFILE_LINKS_MAX, link)?),
+            "owner" => Some(owner(value)?),
+            "services" => Some(services(house, value)?),
+            // Written by the house; what comes back with a profile that was read is replaced.
+            "updated" => None,
+            _ => return Err(unknown(&at)),
+        };
+        if let Some(read) = read {
+            out.insert(key.clone(), read);
+        }
+    }
+    out.insert("updated".into(), json!(now));
+    Ok(Value::Object(out))
+}
+
+/// Whether a service of this profile is priced in dollars, which needs a wallet to be paid to.
+pub fn asks_dollars(profile: &Value) -> bool {
+    let services = profile.get("services").and_then(Value::as_array);
+    services.into_iter().flatten().any(|service| service.pointer("/price/usd").is_some())
+}
+
+/// Hidden and reordering characters removed, controls to spaces, spaces collapsed, cut to `most` characters.
+pub fn clean(text: &str, most: usize) -> String {
+    let mut out = String::new();
+    let mut taken = 0;
+    let mut space = false;
+    for c in text.chars().filter(|c| !hidden(*c)) {
+        if c.is_whitespace() || c.is_control() {
+            space = taken > 0;
+            continue;
+        }
+        if taken + usize::from(space) >= most {
+            break;
+        }
+        if space {
+            out.push(' ');
+            taken += 1;
+            space = false;
+        }
+        out.push(c);
+        taken += 1;
+    }
+    out
+}
+
+fn services(house: &House, value: &Value) -> Result<Value, Refusal> {
+    let listed = array(value, "profile.services", limits::PROFILE_SERVICES_MAX)?;
+    let mut out: Vec<Value> = Vec::with_capacity(listed.len());
+    for (i, entry) in listed.iter().enumerate() {
+        let service = service(house, entry, &format!("profile.services[{i}]"))?;
+        if out.iter().any(|other| other.get("id") == service.get("id")) {
+            return Err(bad(format!("profile.services[{i}].id stands twice")));
+        }
+        out.push(service);
+    }
+    Ok(Value::Array(out))
+}
+
+fn service(house: &House, value: &Value, at: &str) -> Result<Value, Refusal> {
+    let fields = object(value, at)?;
+    closed(fields, at, &["id", "name", "summary", "price", "unit", "contract", "acceptance"])?;
+    let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    let missing = |name: &str| bad(format!("{at}.{name} is missing"));
+    let id = field("id").and_then(Value::as_str).filter(|id| slug(id, limits::SERVICE_ID_CHARS_MAX));
+    let id = id.ok_or_else(|| bad(format!("{at}.id must be 1 to {} of a-z 0-9 -", limits::SERVICE_ID_CHARS_MAX)))?;
+    let name_at = format!("{at}.name");
+    let name = words(field("name").ok_or_else(|| missing("name"))?, &name_at, limits::PROFILE_NAME_CHARS_MAX)?;
+    let unit = one_of(field("unit"), &format!("{at}.unit"), &["job", "call", "hour"])?;
+    let kinds = [ContractKind::Spot.as_str(), ContractKind::Escrow.as_str(), ContractKind::Metered.as_str()];
+    let contract = one_of(field("contract"), &format!("{at}.contract"), &kinds)?;
+    let price = price(field("price").ok_or_else(|| missing("price"))?, &format!("{at}.price"))?;
+    let mut out = json!({
+        "id": id, "name": name.ok_or_else(|| missing("name"))?, "price": price, "unit": unit, "contract": contract,
+    });
+    if let Some(value) = field("summary")
+        && let Some(summary) = words(value, &format!("{at}.summary"), limits::PROFILE_SUMMARY_CHARS_MAX)?
+    {
+        out["summary"] = summary;
+    }
+    if let Some(value) = field("acceptance") {
+        let at = format!("{at}.acceptance");
+        let fields = object(value, &at)?;
+        closed(fields, &at, &["kind", "template"])?;
+        let tests = test_names(&house.settings.capabilities);
+        let kind = one_of(fields.get("kind"), &format!("{at}.kind"), &tests)?;
+        let template = fields.get("template").filter(|value| !value.is_null());
+        let template = template.ok_or_else(|| bad(format!("{at}.template is missing")))?;
+        let template = words(template, &format!("{at}.template"), limits::PROFILE_SUMMARY_CHARS_MAX)?;
+        out["acceptance"] = json!({"kind": kind, "template": template.unwrap_or_else(|| json!(""))});
+    }
+    Ok(out)
+}
+
+fn price(value: &Value, at: &str) -> Result<Value, Refusal> {
+    let fields = object(value, at)?;
+    closed(fields, at, &["tokens", "usd"])?;
+    let tokens = fields.get("tokens").and_then(Value::as_u64).filter(|n| (1..=limits::SAFE_INTEGER_MAX).contains(n));
+    let tokens = tokens.ok_or_else(|| bad(format!("{at}.tokens must be a whole number above zero")))?;
+    let mut out = json!({"tokens": tokens});
+    if let Some(usd) = fields.get("usd").filter(|value| !value.is_null()) {
+        let usd = usd.as_str().filter(|usd| decimal(usd));
+        let usd = usd.ok_or_else(|| {
+            bad(format!("{at}.usd must be a decimal text above zero with up to 6 decimals, such as \"1.50\""))
+        })?;
+        out["usd"] = usd.into();
+    }
+    Ok(out)
+}
+
+fn owner(value: &Value) -> Result<Value, Refusal> {
+    let fields = object(value, "profile.owner")?;
+    closed(fields, "profile.owner", &["kind", "name"])?;
+    let kind = one_of(fields.get("kind"), "profile.owner.kind", &["person", "org"])?;
+    let mut out = json!({"kind": kind});
+    if let Some(name) = fields.get("name").filter(|value| !value.is_null())
+        && let Some(name) = words(name, "profile.owner.name", limits::PROFILE_OWNER_CHARS_MAX)?
+    {
+        out["name"] = name;
+    }
+    Ok(out)
+}
+
+fn language(value: &Value) -> Result<(), &'static str> {
+    let text = value.as_str().filter(|text| text.len() <= limits::PROFILE_LANGUAGE_CHARS_MAX).unwrap_or_default();
+    let mut parts = text.split('-');
+    let primary = parts.next().unwrap_or_default();
+    let first = (2..=3).contains(&primary.len()) && primary.bytes().all(|b| b.is_ascii_lowercase());
+    let rest = parts.all(|part| (2..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()));
+    if first && rest { Ok(()) } else { Err("must be a language tag of up to 35 characters, such as es or pt-BR") }
+}
+
+fn tag(value: &Value) -> Result<(), &'static str> {
+    let good = value.as_str().is_some_and(|text| slug(text, limits::PROFILE_TAG_CHARS_MAX));
+    if good { Ok(()) } else { Err("must be 1 to 32 of a-z 0-9 -") }
+}
+
+fn link(value: &Value) -> Result<(), &'static str> {
+    let text = value.as_str().filter(|text| text.len() <= limits::PROFILE_LINK_CHARS_MAX).unwrap_or_default();
+    let plain = text.chars().all(|c| !hidden(c) && !c.is_control() && !c.is_whitespace());
+    if plain && Target::parse(text, &UrlPolicy::default()).is_ok() {
+        return Ok(());
+    }
+    Err("must be an https URL of a public host, without a user name, of up to 200 characters")
+}
+
+fn list(
+    value: &Value,
+    at: &str,
+    most: usize,
+    check: impl Fn(&Value) -> Result<(), &'static str>,
+) -> Result<Value, Refusal> {
+    for (i, entry) in array(value, at, most)?.iter().enumerate() {
+        check(entry).map_err(|rule| bad(format!("{at}[{i}] {rule}")))?;
+    }
+    Ok(value.clone())
+}
+
+/// A text for people; `None` where nothing of it is left.
+fn words(value: &Value, at: &str, most: usize) -> Result<Option<Value>, Refusal> {
+    let text = value.as_str().ok_or_else(|| bad(format!("{at} must be a text, got {}", type_name(value))))?;
+    let text = clean(text, most);
+    Ok((!text.is_empty()).then(|| Value::String(text)))
+}
+
+fn one_of(value: Option<&Value>, at: &str, names: &[&str]) -> Result<Value, Refusal> {
+    let name = value.and_then(Value::as_str).filter(|name| names.contains(name));
+    name.map(Value::from).ok_or_else(|| bad(format!("{at} must be one of {}", names.join(", "))))
+}
+
+fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, Refusal> {
+    value.as_object().ok_or_else(|| bad(format!("{at} must be an object, got {}", type_name(value))))
+}
+
+fn array<'a>(value: &'a Value, at: &str, most: usize) -> Result<&'a Vec<Value>, Refusal> {
+    let list = value.as_array().filter(|list| list.len() <= most);
+    list.ok_or_else(|| bad(format!("{at} must be a list of at most {most}")))
+}
+
+fn closed(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), Refusal> {
+    match fields.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(unknown(&format!("{at}.{key}"))),
+        None => Ok(()),
+    }
+}
+
+fn unknown(at: &str) -> Refusal {
+    bad(format!("{} is not a field of a profile", crate::probe::text::plain(at, 120)))
+}
+
+fn slug(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+fn decimal(text: &str) -> bool {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    digits(whole, 12) && digits(part, 6) && text.bytes().any(|b| (b'1'..=b'9').contains(&b))
+}
+
+/// Characters that show nothing, or that change the order in which others show.
+const fn hidden(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn bad(reason: String) -> Refusal {
+    Refusal::new(Rule::BadProfile, reason)
+}

@@ -48,10 +48,11 @@ impl Pace {
             tokio::time::sleep_until(oldest + self.window).await;
         }
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        while begun.len() >= self.per_minute {
+        let now = Instant::now();
+        while begun.front().is_some_and(|&oldest| oldest + self.window <= now) {
             begun.pop_front();
         }
-        begun.push_back(Instant::now());
+        begun.push_back(now);
         Some(Turn { _slot: slot })
     }
 
@@ -150,6 +151,16 @@ mod tests {
         let started = Instant::now();
         assert!(pace.turn("a").await.is_some());
         assert!(started.elapsed() < Duration::from_millis(580));
+    }
+
+    #[tokio::test]
+    async fn only_the_last_window_is_remembered() {
+        let pace = Pace::new(1_000_000, 4, Duration::from_millis(1));
+        for _ in 0..3 {
+            drop(pace.turn("a").await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(pace.gate("a").begun.lock().await.len(), 1);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ pub use reader::{At, Diagnostic, Level, nearest, parse_duration, position, show_
 use crate::limits;
 use crate::probe::address::{AddressRule, Network};
 use crate::probe::plan::Capabilities;
+use crate::record::house::OnUndecided;
 use crate::record::{House, Registration, Settings};
 use crate::wire::address::Domain;
 use crate::wire::auth::host_of;
@@ -81,14 +82,6 @@ pub struct ArbiterSection {
     pub job_slots: usize,
     pub confirm_after_ms: i64,
     pub on_undecided_at_expiry: OnUndecided,
-}
-
-/// What becomes of a delivered escrow whose review window ends while its arbiter has not decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnUndecided {
-    Hold,
-    Expire,
-    Refund,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +158,7 @@ impl Config {
             review_window_ms: self.libro.review_window_ms,
             arbiter: self.arbiter.enabled,
             confirm_after_ms: self.arbiter.confirm_after_ms,
+            on_undecided_at_expiry: self.arbiter.on_undecided_at_expiry,
             capabilities,
             addresses: self.addresses(),
         }

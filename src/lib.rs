@@ -63,9 +63,10 @@
 #![deny(unsafe_code)]
 
 pub mod arbiter;
-pub mod config;
 pub mod client;
+pub mod config;
 pub mod ids;
+pub mod libro;
 pub mod limits;
 pub mod mail;
 pub mod observe;

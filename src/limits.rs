@@ -133,6 +133,21 @@ pub const STATEMENT_ROWS_DEFAULT: usize = 20;
 pub const STATEMENT_ROWS_OP_MAX: usize = 200;
 pub const STATEMENT_ROWS_HTTP_MAX: usize = 1_000;
 pub const ACCOUNT_CONTRACTS_MAX: usize = 1_000;
+pub const ACCOUNT_CONTRACTS_OP_MAX: usize = 200;
+pub const ACCOUNT_MANDATES_MAX: usize = 200;
+/// An account view that is kept as the result of an operation.
+pub const ACCOUNT_VIEW_BYTES_MAX: usize = 262_144;
+/// Terms, evidence and verdict together leave a receipt, which carries the whole contract, well below an envelope.
+pub const TERMS_BYTES_MAX: usize = 131_072;
+pub const EVIDENCE_BYTES_MAX: usize = 65_536;
+pub const VERDICT_BYTES_MAX: usize = 131_072;
+pub const CLAIM_CHARS_MAX: usize = 2_000;
+pub const MANDATE_CHAIN_MAX: usize = 16;
+pub const MANDATES_UNDER_MAX: usize = 1_000;
+pub const MANDATE_CONCEPTS_MAX: usize = 50;
+pub const SEAL_NAME_CHARS_MAX: usize = 120;
+pub const SEAL_MEDIA_CHARS_MAX: usize = 100;
+pub const SEAL_NOTE_CHARS_MAX: usize = 500;
 pub const RECLAIM_GRACE_MS: i64 = 86_400_000;
 pub const REVIEW_WINDOW_MS: i64 = 72 * 3_600_000;
 

@@ -101,6 +101,8 @@ refusals! {
     TooEarly = 518 => 409,
     NoDeadline = 519 => 409,
     Overflow = 520 => 400,
+    NoSuchMandate = 521 => 404,
+    MandateExpired = 522 => 410,
 
     // the house is not in a state to answer
     Conflict = 600 => 421,

@@ -37,10 +37,22 @@ pub struct Settings {
     /// Whether verifica@ of this house arbitrates.
     pub arbiter: bool,
     pub confirm_after_ms: i64,
+    pub on_undecided_at_expiry: OnUndecided,
     /// The test types that this host can run now.
     pub capabilities: Capabilities,
     /// Which literal addresses a test may name.
     pub addresses: AddressRule,
+}
+
+/// What becomes of a delivered escrow whose review window has passed while this house's arbiter is undecided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUndecided {
+    /// Nothing moves; the parties may settle by hand.
+    Hold,
+    /// Silence pays, as without an arbiter.
+    Expire,
+    /// The arbiter refunds, where every look of the window failed by the judged host alone.
+    Refund,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +90,7 @@ impl Default for Settings {
             review_window_ms: limits::REVIEW_WINDOW_MS,
             arbiter: true,
             confirm_after_ms: limits::CONFIRM_AFTER_MS,
+            on_undecided_at_expiry: OnUndecided::Hold,
             capabilities: Capabilities::network(),
             addresses: AddressRule::default(),
         }

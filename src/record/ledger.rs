@@ -71,7 +71,7 @@ pub struct Contract {
     pub amount: u64,
     #[serde(default)]
     pub concept: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub terms: Value,
     pub arbiter: Option<Address>,
     #[serde(default)]
@@ -151,6 +151,11 @@ impl Contract {
 
     pub fn deadline(&self) -> Option<Timestamp> {
         self.terms.get("deadline").and_then(Value::as_str).and_then(Timestamp::parse)
+    }
+
+    /// When a bond may be taken back by who posted it.
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.more.get("expires").and_then(Value::as_str).and_then(Timestamp::parse)
     }
 
     pub fn to_json(&self) -> Value {

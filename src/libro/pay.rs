@@ -1,0 +1,78 @@
+//! `pay`: tokens from one agent to another of this house, without a fee, a quote or a contract.
+
+use super::books::Posting;
+use super::doing::{Doing, Receipt};
+use super::money::Movement;
+use crate::limits;
+use crate::record::AgentRecord;
+use crate::refusal::{Refusal, Rule};
+use crate::wire::address::Address;
+use crate::wire::amount::Amount;
+use crate::wire::card::{AgentCard, InboxPolicy, Visibility};
+use serde_json::{Value, json};
+
+pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+    let (house, from) = (doing.ctx.house, doing.sender().clone());
+    let to = doing.required_address("to")?;
+    let refuse = |why: String| Err(Refusal::new(Rule::CannotPayTo, why));
+    if !house.is_mine(&to) {
+        return refuse(format!("{to} is of another house: tokens of {} do not leave it", house.domain));
+    }
+    if to == from {
+        return refuse("to is the payer".into());
+    }
+    let amount = doing.amount("amount")?;
+    doing.within_cap(amount)?;
+    let payee = payee(doing, &to)?;
+    if payee.card.messages_only() {
+        let owner = payee.card.delegation.as_ref().map_or_else(|| "its owner".to_owned(), |d| d.by.to_string());
+        return refuse(format!("{to} is a messages-only address and could never spend it: pay {owner}"));
+    }
+    let concept = doing.label("concept", limits::CONCEPT_CHARS_MAX)?;
+    let concept = concept.unwrap_or_else(|| format!("payment from {from}"));
+    let mut movement = Movement::whole(from.as_str(), to.as_str(), amount);
+    movement.fee = Some(0);
+    let posting = Posting::of(movement, "pay", concept.clone(), doing.refs());
+    let entry = doing.post(posting.meta("to", to.as_str()))?;
+    let notified = takes_receipt(&payee.card, &from, amount);
+    let mut recipients = vec![from.clone()];
+    if notified {
+        recipients.push(to.clone());
+    }
+    let mut body =
+        json!({"asiento": entry.doc, "pay": {"from": from, "to": to, "amount": amount.tokens(), "concept": concept}});
+    doing.receipt(Receipt { to: recipients, thread: None, body: body.clone(), entry: None });
+    if let Some(body) = body.as_object_mut() {
+        body.insert("notified".into(), notified.into());
+    }
+    Ok(body)
+}
+
+/// A secret agent does not exist for those who may not see it.
+fn payee(doing: &Doing<'_, '_>, to: &Address) -> Result<AgentRecord, Refusal> {
+    let record = doing.ctx.view.agent(to.local()).filter(|record| {
+        !record.card.ended(doing.now())
+            && (record.card.visibility != Visibility::Secret || is_known_to(&record.card, doing.op.sender()))
+    });
+    record.ok_or_else(|| Refusal::new(Rule::PayeeUnknown, format!("no agent {to} in this house")))
+}
+
+fn is_known_to(card: &AgentCard, asker: &AgentCard) -> bool {
+    let below = |child: &AgentCard, parent: &AgentCard| {
+        child.delegation.as_ref().is_some_and(|delegation| delegation.by == parent.address)
+    };
+    below(card, asker) || below(asker, card) || card.inbox.lists(&asker.address)
+}
+
+/// A free payment of one token must not carry a letter past the price of a mailbox, or past any other policy.
+fn takes_receipt(card: &AgentCard, payer: &Address, amount: Amount) -> bool {
+    if card.inbox.blocks(payer) {
+        return false;
+    }
+    match &card.inbox.policy {
+        InboxPolicy::Open => true,
+        InboxPolicy::Stamp { price, .. } => card.inbox.lists(payer) || amount.tokens() >= *price,
+        InboxPolicy::Allowlist | InboxPolicy::Pow { .. } => card.inbox.lists(payer),
+        InboxPolicy::Unknown(_) => false,
+    }
+}

@@ -1,0 +1,75 @@
+//! Money that moves without an operation: the stamp of a mailbox that charges, and tokens that the house issues.
+
+use super::Ctx;
+use super::books::{Books, Posting};
+use super::doing::within_cap;
+use super::money::{Movement, Shares};
+use crate::ids::Ids;
+use crate::limits;
+use crate::refusal::{Refusal, Rule};
+use crate::wire::address::Address;
+use crate::wire::amount::Amount;
+use crate::wire::envelope::Verified;
+use serde_json::{Map, Value, json};
+
+/// Charges a letter's stamp: the mailbox's price, which the sender's declared amount must reach and is never exceeded.
+/// Gives the id of the entry. To be committed together with the delivery that it pays.
+pub fn stamp(
+    ctx: &Ctx<'_>,
+    books: &mut Books<'_>,
+    ids: &mut Ids,
+    mail: &Verified,
+    to: &Address,
+    price: u64,
+) -> Result<String, Refusal> {
+    let envelope = mail.envelope();
+    let missing = |why: String| Refusal::new(Rule::StampMissing, why);
+    let price =
+        Amount::new(price).ok_or_else(|| missing(format!("the mailbox of {to} has no price that can be paid")))?;
+    let wanted = format!("needed: stamp {{house: {}, amount: {price}}}", ctx.house.domain);
+    let stamp = envelope.field("stamp").ok_or_else(|| missing(format!("{to} charges to receive; {wanted}")))?;
+    if stamp.get("house").and_then(Value::as_str) != Some(ctx.house.domain.as_str()) {
+        return Err(missing(format!("the stamp is of another house; {wanted}")));
+    }
+    let declared = stamp.get("amount").and_then(Value::as_u64).and_then(Amount::new);
+    let declared = declared.filter(|declared| *declared >= price);
+    declared.ok_or_else(|| missing(format!("the stamp does not reach the price; {wanted}")))?;
+    if mail.sender().messages_only() {
+        return Err(Refusal::new(Rule::OutOfScope, "a messages-only address may not pay a stamp"));
+    }
+    within_cap(mail.sender().scope(), price)?;
+    let casa = ctx.house.casa();
+    let shares = Shares { casa: &casa, fee_bps: ctx.house.settings.fee_bps, referrer: None };
+    let movement = Movement::shared(envelope.from.as_str(), to.as_str(), price, shares);
+    let refs = Map::from_iter([
+        ("envelope".to_owned(), Value::from(envelope.id.as_str())),
+        ("envelope_sha256".to_owned(), json!(envelope.sha256())),
+    ]);
+    let label = format!("stamp of a letter to {to}");
+    let posting = Posting::of(movement, "stamp", label, refs).own(&envelope.from);
+    Ok(books.post(ctx.house, ctx.now, ids, posting)?.id)
+}
+
+/// Issues tokens: the house's account goes down by what the other gets. Gives the signed entry.
+pub fn topup(
+    ctx: &Ctx<'_>,
+    books: &mut Books<'_>,
+    ids: &mut Ids,
+    account: &Address,
+    amount: Amount,
+    concept: Option<&str>,
+    meta: Map<String, Value>,
+) -> Result<Value, Refusal> {
+    let casa = ctx.house.casa();
+    if account == &casa {
+        return Err(Refusal::new(Rule::CannotPayTo, "the house's own account is where tokens come from"));
+    }
+    let concept = concept.map(str::trim).filter(|concept| !concept.is_empty()).unwrap_or(TOPUP);
+    let concept = concept.chars().take(limits::CONCEPT_CHARS_MAX).collect();
+    let movement = Movement::whole(casa.as_str(), account.as_str(), amount);
+    let mut posting = Posting::of(movement, "topup", concept, Map::new());
+    posting.meta.extend(meta.into_iter().filter(|(field, _)| field != "kind"));
+    Ok(books.post(ctx.house, ctx.now, ids, posting)?.doc)
+}
+
+const TOPUP: &str = "carga";

@@ -394,7 +394,9 @@ impl View for MemoryView {
 
 /// How to take back what was applied, newest last.
 #[derive(Default)]
-struct Undo(Vec<Box<dyn FnOnce(&mut MemoryView)>>);
+struct Undo(Vec<Inverse>);
+
+type Inverse = Box<dyn FnOnce(&mut MemoryView)>;
 
 fn vacant<K: Ord, V>(map: &BTreeMap<K, V>, key: &K, why: impl FnOnce() -> String) -> Result<(), Rejected> {
     if map.contains_key(key) { Err(Rejected::Conflict(why())) } else { Ok(()) }

@@ -149,7 +149,7 @@ const fn test_name(test: TestType) -> &'static str {
 }
 
 /// Whether two documents are equal once these fields are left out of both.
-pub fn same_but_for(a: &Value, b: &Value, fields: &[&str]) -> bool {
+pub(super) fn same_but_for(a: &Value, b: &Value, fields: &[&str]) -> bool {
     let without = |doc: &Value| -> Map<String, Value> {
         let mut doc = doc.as_object().cloned().unwrap_or_default();
         fields.iter().for_each(|field| {

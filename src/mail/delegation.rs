@@ -16,7 +16,7 @@ use crate::wire::{AgentCard, Envelope};
 use serde_json::{Value, json};
 
 /// Whether this delegation lets `local`, holding `sig`, be certified as a subagent now.
-pub fn check(
+pub(super) fn check(
     house: &House,
     view: &dyn View,
     now: Timestamp,
@@ -80,7 +80,7 @@ pub fn stands(view: &dyn View, card: &AgentCard, now: Timestamp) -> Result<(), R
 
 /// Whether the bounds of this card and of every parent above it admit the envelope. A parent that was bounded after its
 /// subagents were made binds them all the same.
-pub fn admits(view: &dyn View, card: &AgentCard, envelope: &Envelope) -> Result<(), Refusal> {
+pub(super) fn admits(view: &dyn View, card: &AgentCard, envelope: &Envelope) -> Result<(), Refusal> {
     let parents = chain(view, card);
     let scopes = std::iter::once(card).chain(parents.iter()).filter_map(AgentCard::scope);
     scopes.into_iter().try_for_each(|scope| scope.admits(envelope))
@@ -98,7 +98,7 @@ pub fn revoke(house: &House, view: &dyn View, now: Timestamp, local: &str, by: &
             ));
         }
         Authority::Admin => None,
-        Authority::Agent(card) => Some(card),
+        Authority::Agent(card) => Some(card.as_ref()),
     };
     let record = view.agent(local.as_str());
     let asker = caller.map_or(Asker::Nobody, Asker::Card);

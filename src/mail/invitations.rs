@@ -68,7 +68,7 @@ pub fn listing(invitations: &[Invitation]) -> Value {
 }
 
 /// Whether this invitation lets somebody in now; the refusal does not say which of the reasons it was.
-pub fn usable(invitation: Option<Invitation>, now: Timestamp) -> Result<Invitation, Refusal> {
+pub(super) fn usable(invitation: Option<Invitation>, now: Timestamp) -> Result<Invitation, Refusal> {
     invitation
         .filter(|invitation| {
             invitation.used < invitation.uses && invitation.expires.is_none_or(|expires| expires > now)

@@ -9,6 +9,7 @@
 
 pub mod cards;
 pub mod delegation;
+pub mod inbound;
 pub mod invitations;
 pub mod letters;
 pub mod mailbox;
@@ -16,11 +17,16 @@ pub mod outbound;
 pub mod policy;
 pub mod profile;
 pub mod queue;
+pub mod registration;
 pub mod request;
+pub mod system;
 
 pub use cards::{Asker, visible_to};
+pub use inbound::inbound;
 pub use letters::letters;
 pub use outbound::outbound;
+pub use registration::register;
+pub use system::system_cards;
 
 use crate::record::House;
 use crate::refusal::{Refusal, Rule};
@@ -54,7 +60,7 @@ pub enum Authority {
     /// The operator's token.
     Admin,
     /// An agent of this house, by its current key.
-    Agent(AgentCard),
+    Agent(Box<AgentCard>),
     Nobody,
 }
 
@@ -130,3 +136,10 @@ pub(crate) fn job_id(from: &str, envelope_id: &str, domain: &Domain) -> String {
 }
 
 const JOB_NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x6e79_7835_0001_4a6f_8b73_7665_7269_6669);
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod inbound_tests;
+#[cfg(test)]
+mod registration_tests;

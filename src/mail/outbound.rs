@@ -89,3 +89,113 @@ pub(super) fn id_reused(envelope: &Envelope) -> Refusal {
     let reason = format!("{} already sent another envelope as {}; take a new id", envelope.from, envelope.id);
     Refusal::new(Rule::IdReused, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits;
+    use crate::mail::fixture::{START, World, envelope, key};
+    use serde_json::Value;
+
+    fn world() -> World {
+        let mut world = World::new();
+        world.agent("ana", json!({}));
+        world
+    }
+
+    fn from_ana(id: &str, to: &[&str], more: Value) -> Value {
+        envelope(id, "ana@mar.example", to, more)
+    }
+
+    #[test]
+    fn one_job_for_each_domain_its_own_included() {
+        let mut world = world();
+        let to = ["leo@b.example", "eva@mar.example", "tom@b.example", "leo@b.example"];
+        let answer = world.send(from_ana("envelope-1", &to, json!({})));
+        assert_eq!(answer.code, 202);
+        assert_eq!(answer.body["id"], "envelope-1");
+        let jobs: Vec<(Value, Value)> = answer.body["jobs"]
+            .as_array()
+            .expect("jobs")
+            .iter()
+            .map(|job| (job["domain"].clone(), job["to"].clone()))
+            .collect();
+        assert_eq!(
+            jobs,
+            vec![
+                (json!("b.example"), json!(["leo@b.example", "tom@b.example"])),
+                (json!("mar.example"), json!(["eva@mar.example"])),
+            ]
+        );
+        assert_eq!(world.jobs().len(), 2);
+    }
+
+    #[test]
+    fn the_same_envelope_again_is_harmless_and_another_under_its_id_is_refused() {
+        let mut world = world();
+        let doc = from_ana("envelope-1", &["leo@b.example"], json!({}));
+        let first = world.send(doc.clone());
+        let again = world.send(doc);
+        assert_eq!(first.body["jobs"], again.body["jobs"]);
+        assert_eq!(again.body["duplicate"], true);
+        assert_eq!(world.jobs().len(), 1);
+        let other = from_ana("envelope-1", &["tom@c.example"], json!({}));
+        assert_eq!(world.send(other).code, 409);
+        assert_eq!(world.jobs().len(), 1);
+        // The id is the sender's own: somebody else's is another one.
+        world.agent("eva", json!({}));
+        assert_eq!(world.send(envelope("envelope-1", "eva@mar.example", &["leo@b.example"], json!({}))).code, 202);
+        assert_eq!(world.jobs().len(), 2);
+    }
+
+    #[test]
+    fn only_the_sender_itself_with_its_current_key() {
+        let mut world = world();
+        let eva = world.agent("eva", json!({}));
+        let doc = from_ana("envelope-1", &["leo@b.example"], json!({}));
+        let parsed = |doc: Value| Envelope::parse(doc, limits::ENVELOPE_BYTES_DEFAULT).expect("envelope");
+        let refused = outbound(&world.house, &world.view, world.now, &eva, &parsed(doc.clone()));
+        assert_eq!(refused.map_err(|r| r.rule).map(|_| ()), Err(Rule::NotThisSender));
+
+        // Rotated: the old key is good for what is under way, not for something new.
+        let old = key("ana@mar.example").public().kid();
+        let until = world.now.plus(1_000);
+        let rotated =
+            world.agent("ana", json!({"sig": key("new").public().kid(), "previous": [{"sig": old, "until": until}]}));
+        let refused = outbound(&world.house, &world.view, world.now, &rotated, &parsed(doc.clone()));
+        assert_eq!(refused.map_err(|r| r.rule).map(|_| ()), Err(Rule::BadSignature));
+
+        let mut forged = doc;
+        forged["signature"]["kid"] = json!(key("new").public().kid());
+        let refused = outbound(&world.house, &world.view, world.now, &rotated, &parsed(forged));
+        assert_eq!(refused.map_err(|r| r.rule).map(|_| ()), Err(Rule::BadSignature));
+    }
+
+    #[test]
+    fn expired_out_of_scope_and_over_the_rate() {
+        let mut world = world();
+        let past = from_ana("envelope-1", &["leo@b.example"], json!({"expires": START}));
+        assert_eq!(world.send(past).code, 410);
+        let future = from_ana("envelope-2", &["leo@b.example"], json!({"expires": START.plus(1)}));
+        assert_eq!(world.send(future).code, 202);
+        for n in 1..limits::RATE_MAIL_PER_MINUTE {
+            let doc = from_ana(&format!("envelope-n{n}"), &["leo@b.example"], json!({}));
+            assert_eq!(world.send(doc).code, 202, "{n}");
+        }
+        let over = world.send(from_ana("envelope-over", &["leo@b.example"], json!({})));
+        assert_eq!(over.code, 429);
+        assert!(over.retry_after.is_some_and(|seconds| (1..=60).contains(&seconds)));
+        world.now = world.now.plus(60_000);
+        assert_eq!(world.send(from_ana("envelope-over", &["leo@b.example"], json!({}))).code, 202);
+    }
+
+    #[test]
+    fn deferred_mail_waits_in_the_queue() {
+        let mut world = world();
+        let after = START.plus(86_400_000);
+        world.send(from_ana("envelope-1", &["ana@mar.example"], json!({"deliver_after": after})));
+        assert_eq!(world.jobs()[0].next_attempt, after);
+        world.send(from_ana("envelope-2", &["ana@mar.example"], json!({"deliver_after": START.minus(5)})));
+        assert!(world.jobs().iter().any(|job| job.next_attempt == START));
+    }
+}

@@ -86,7 +86,7 @@ pub fn welcome(
     }
 }
 
-/// The bond must be alive, posted by the voucher for this sender, and in the hands of this recipient alone.
+/// The bond must be standing, posted by the voucher for this sender, and this recipient must judge and receive it.
 fn vouched(
     view: &dyn View,
     now: Timestamp,

@@ -187,7 +187,7 @@ fn list(
 fn words(value: &Value, at: &str, most: usize) -> Result<Option<Value>, Refusal> {
     let text = value.as_str().ok_or_else(|| bad(format!("{at} must be a text, got {}", type_name(value))))?;
     let text = clean(text, most);
-    Ok((!text.is_empty()).then(|| Value::String(text)))
+    Ok(Some(text).filter(|text| !text.is_empty()).map(Value::String))
 }
 
 fn one_of(value: Option<&Value>, at: &str, names: &[&str]) -> Result<Value, Refusal> {

@@ -226,3 +226,210 @@ fn list<'a>(addresses: impl Iterator<Item = &'a Address>) -> String {
 fn shown(reason: &str) -> String {
     text::plain(reason, limits::PEER_REASON_CHARS_MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::fixture::{START, World, address, envelope, key};
+    use crate::record::Letter;
+    use crate::wire::json::canonical_sha256;
+
+    /// A job of ana's towards leo and eva of another house.
+    fn queued(more: Value) -> (World, String, Value) {
+        let mut world = World::new();
+        world.agent("ana", json!({}));
+        let doc = envelope("envelope-1", "ana@mar.example", &["leo@b.example", "eva@b.example"], more);
+        let answer = world.send(doc.clone());
+        assert_eq!(answer.code, 202);
+        let job = answer.body["jobs"][0]["job"].as_str().expect("job").to_owned();
+        (world, job, doc)
+    }
+
+    fn answered(accepted: &[&str], rejected: &[(&str, u16)]) -> Outcome {
+        let rejected: Vec<Value> =
+            rejected.iter().map(|(to, code)| json!({"to": to, "code": code, "reason": "because"})).collect();
+        judge_answer(202, &json!({"accepted": accepted, "rejected": rejected}))
+    }
+
+    fn notices(world: &World, local: &str) -> Vec<Value> {
+        world.mailbox(local).into_iter().map(|mail| mail.envelope).collect()
+    }
+
+    #[test]
+    fn only_a_house_that_names_recipients_has_answered() {
+        let failed = |status: u16, body: Value| match judge_answer(status, &body) {
+            Outcome::Failed { code, .. } => code,
+            other => panic!("{other:?}"),
+        };
+        for body in [json!({}), json!(null), json!("<html>"), json!({"accepted": "all"}), json!({"ok": true})] {
+            assert_eq!(failed(200, body.clone()), 502, "{body}");
+            assert_eq!(failed(202, body.clone()), 502, "{body}");
+        }
+        // The status counts before the body.
+        assert_eq!(failed(403, json!({"accepted": ["leo@b.example"]})), 403);
+        assert_eq!(failed(204, json!({"accepted": []})), 204);
+        let hostile = json!({
+            "accepted": [3, null, "LEO@b.example", "leo@b.example"],
+            "rejected": [{"to": "eva@b.example", "code": 70_000}, {"code": 403}, "x", {"to": "a@b", "code": -1}],
+        });
+        let Outcome::Answered { accepted, rejected } = judge_answer(200, &hostile) else { panic!("answered") };
+        assert_eq!(accepted, vec![address("leo@b.example")]);
+        assert_eq!(rejected.iter().map(|r| r.code).collect::<Vec<_>>(), vec![502, 502]);
+    }
+
+    #[test]
+    fn each_recipient_has_its_own_fate() {
+        let (mut world, job, doc) = queued(json!({"receipt": "delivered"}));
+        let status = world.settle(&job, &answered(&["leo@b.example"], &[("eva@b.example", 429)]));
+        assert_eq!(status, JobStatus::Retrying);
+        let row = world.view.job(&job).expect("job");
+        assert_eq!(row.to, vec![address("eva@b.example")]);
+        assert_eq!(row.delivered, vec![address("leo@b.example")]);
+        assert_eq!(notices(&world, "ana").len(), 1);
+        assert_eq!(notices(&world, "ana")[0]["content"]["body"]["status"], "delivered");
+
+        world.now = row.next_attempt;
+        assert_eq!(plan_attempt(&row, world.now), Attempt::Send);
+        assert_eq!(world.settle(&job, &answered(&["leo@b.example"], &[("eva@b.example", 403)])), JobStatus::Delivered);
+        let told = notices(&world, "ana");
+        assert_eq!(told.len(), 2, "leo is told of once");
+        let bounce = &told[1];
+        assert_eq!(bounce["from"], "postmaster@mar.example");
+        assert_eq!(bounce["type"], "receipt");
+        assert_eq!(bounce["in_reply_to"], "envelope-1");
+        assert_eq!(bounce["thread"], "envelope-1");
+        assert!(key("mar.example").public().verify_object(bounce, "signature"));
+        let body = &bounce["content"]["body"];
+        assert_eq!(body["of"], "envelope-1");
+        assert_eq!(body["to"], "eva@b.example");
+        assert_eq!(body["status"], "failed");
+        assert_eq!(body["sha256"], json!(canonical_sha256(&doc).hex()));
+        assert_eq!(body["reason"], "rejected (403): because");
+    }
+
+    #[test]
+    fn what_is_not_mentioned_is_tried_again_and_codes_decide_the_rest() {
+        for (code, again) in [
+            (400, false),
+            (402, false),
+            (403, false),
+            (404, false),
+            (408, true),
+            (409, false),
+            (410, false),
+            (413, false),
+            (421, true),
+            (425, true),
+            (429, true),
+            (500, true),
+            (501, false),
+            (502, true),
+            (503, true),
+            (504, true),
+            (507, false),
+            (0, true),
+            (301, false),
+        ] {
+            let (mut world, job, _) = queued(json!({}));
+            let status = world.settle(&job, &Outcome::Failed { code, reason: "because".into() });
+            assert_eq!(status.open(), again, "{code}");
+            assert_eq!(notices(&world, "ana").len(), if again { 0 } else { 2 }, "{code}");
+        }
+        let (mut world, job, _) = queued(json!({}));
+        assert_eq!(world.settle(&job, &answered(&[], &[])), JobStatus::Retrying);
+        assert_eq!(world.view.job(&job).map(|job| job.to.len()), Some(2));
+    }
+
+    #[test]
+    fn waits_double_to_a_minute_with_a_fifth_of_jitter() {
+        let (mut world, job, _) = queued(json!({}));
+        for attempt in 1u32..=9 {
+            world.settle(&job, &Outcome::Failed { code: 0, reason: "down".into() });
+            let row = world.view.job(&job).expect("job");
+            assert_eq!(row.attempts, attempt);
+            let waited = row.next_attempt.since(world.now);
+            let whole = (1_000i64 << (attempt - 1)).min(60_000);
+            assert!((whole * 8 / 10..=whole * 12 / 10).contains(&waited), "{attempt}: {waited}");
+            assert_eq!(plan_attempt(&row, row.next_attempt.minus(1)), Attempt::Nothing);
+            world.now = row.next_attempt;
+        }
+    }
+
+    #[test]
+    fn gives_up_after_three_days_counted_from_the_date_of_delivery() {
+        let later = START.plus(10 * 86_400_000);
+        for (more, from) in [(json!({}), START), (json!({"deliver_after": later}), later)] {
+            let (mut world, job, _) = queued(more);
+            assert_eq!(world.view.job(&job).map(|job| job.next_attempt), Some(from));
+            world.now = from.plus(limits::GIVE_UP_MS);
+            let down = Outcome::Failed { code: 503, reason: "down".into() };
+            assert_eq!(world.settle(&job, &down), JobStatus::Retrying);
+            world.now = from.plus(limits::GIVE_UP_MS + 1);
+            assert_eq!(world.settle(&job, &down), JobStatus::Failed);
+            assert_eq!(notices(&world, "ana").len(), 2);
+            // A late answer of a lapsed worker changes nothing.
+            assert_eq!(world.settle(&job, &down), JobStatus::Failed);
+            assert_eq!(notices(&world, "ana").len(), 2);
+        }
+    }
+
+    #[test]
+    fn an_envelope_that_expires_in_the_queue_bounces() {
+        let expires = START.plus(60_000);
+        let (mut world, job, _) = queued(json!({"expires": expires}));
+        let row = world.view.job(&job).expect("job");
+        assert_eq!(plan_attempt(&row, expires.minus(1)), Attempt::Send);
+        assert_eq!(plan_attempt(&row, expires), Attempt::Expired);
+        world.now = expires;
+        assert_eq!(world.settle(&job, &Outcome::Expired), JobStatus::Failed);
+        let told = notices(&world, "ana");
+        assert_eq!(told.len(), 2);
+        assert!(told[0]["content"]["body"]["reason"].as_str().is_some_and(|reason| reason.contains("410")));
+    }
+
+    #[test]
+    fn the_next_attempt_never_lies_beyond_the_expiry() {
+        let (mut world, job, _) = queued(json!({"expires": START.plus(500)}));
+        world.settle(&job, &Outcome::Failed { code: 0, reason: "down".into() });
+        assert_eq!(world.view.job(&job).map(|job| job.next_attempt), Some(START.plus(500)));
+    }
+
+    #[test]
+    fn a_bounce_never_bounces() {
+        let mut world = World::new();
+        let doc = envelope("bounce-0001", "postmaster@mar.example", &["leo@b.example"], json!({"type": "receipt"}));
+        let letter =
+            Letter { doc: doc.clone(), to: vec![address("leo@b.example")], via: "postmaster", deliver_after: None };
+        let changes = letters::letters(&world.house, &world.view, world.now, vec![letter]);
+        world.view.apply(changes).expect("applied");
+        let job = world.jobs()[0].job.clone();
+        assert_eq!(world.settle(&job, &answered(&[], &[("leo@b.example", 403)])), JobStatus::Failed);
+        assert_eq!(world.jobs().len(), 1, "nothing more is sent");
+        let kept = world.mailbox("postmaster");
+        assert_eq!(kept.len(), 1);
+        assert_eq!(kept[0].envelope, doc);
+        assert_eq!(kept[0].meta["undelivered"][0]["to"], "leo@b.example");
+    }
+
+    #[test]
+    fn the_log_keeps_the_newest_lines_and_bounds_what_a_peer_says() {
+        let (mut world, job, _) = queued(json!({}));
+        let loud = Outcome::Failed { code: 503, reason: "\u{202e}\n".repeat(100_000) };
+        for _ in 0..=limits::JOB_LOG_MAX {
+            world.settle(&job, &loud);
+        }
+        let row = world.view.job(&job).expect("job");
+        assert_eq!(row.log.len(), limits::JOB_LOG_MAX);
+        assert_eq!(row.log.last().map(|line| line["attempt"].clone()), Some(json!(limits::JOB_LOG_MAX + 1)));
+        assert!(row.log.iter().all(|line| line["detail"].as_str().is_some_and(|d| d.len() < 8_000)));
+    }
+
+    #[test]
+    fn a_refusal_from_this_house_itself_bounces_like_any_other() {
+        let (mut world, job, _) = queued(json!({}));
+        let body = crate::mail::Answer::refused(&crate::mail::no_such_agent()).body;
+        assert_eq!(world.settle(&job, &judge_answer(404, &body)), JobStatus::Failed);
+        let reason = notices(&world, "ana")[0]["content"]["body"]["reason"].clone();
+        assert_eq!(reason, "rejected (404): no such agent");
+    }
+}

@@ -100,7 +100,7 @@ impl RegistrationRequest {
 }
 
 /// A price in dollars can only be paid to a wallet.
-pub fn asks_dollars(inbox: &Value) -> bool {
+pub(super) fn asks_dollars(inbox: &Value) -> bool {
     inbox.get("price_usd").is_some()
 }
 

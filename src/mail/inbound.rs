@@ -1,0 +1,278 @@
+//! An envelope arrives: checked as a whole, then for each recipient of this house, and all that it causes in one
+//! decision.
+//!
+//! An id of a sender names one envelope for ever: the same envelope again changes nothing for whoever has it, and another
+//! one under the same id is refused. This is looked at after the signature was verified, so that nobody spoils another's
+//! id or learns who received an envelope.
+
+use super::cards::{Asker, seen_by};
+use super::outbound::id_reused;
+use super::policy::{Welcome, welcome};
+use super::{Answer, Arrival, delegation, letters, no_such_agent, precheck, within_rate};
+use crate::ids::Ids;
+use crate::libro::{self, Books, Ctx};
+use crate::record::{AgentRecord, Cards, Change, Decided, Decision, House, Letter, MailRecord, OperationRecord};
+use crate::record::{SeenRecord, View};
+use crate::refusal::{Refusal, Rule};
+use crate::time::Timestamp;
+use crate::wire::address::{Address, SystemName};
+use crate::wire::{AgentCard, Envelope};
+use serde_json::{Map, Value, json};
+
+/// `POST /inbound`. `cards` holds what [`libro::cards_needed`] asked for.
+pub fn inbound(
+    house: &House,
+    view: &dyn View,
+    now: Timestamp,
+    ids: &mut Ids,
+    cards: &Cards,
+    arrival: &Arrival,
+) -> Decided<Answer> {
+    let envelope = arrival.verified.envelope();
+    precheck(house, now, envelope)?;
+    let sha256 = envelope.sha256().hex();
+    let seen = view.seen(&envelope.from, &envelope.id);
+    if seen.as_ref().is_some_and(|seen| seen.sha256 != sha256) {
+        return Err(id_reused(envelope));
+    }
+    let earlier = seen.map(|seen| seen.accepted).unwrap_or_default();
+    let waiting: Vec<&Address> = envelope.to.iter().filter(|to| house.is_mine(to) && !earlier.contains(to)).collect();
+    if waiting.is_empty() {
+        return Ok(Decision::nothing(repeated(house, view, envelope, &earlier)));
+    }
+    let sender = Sender::check(house, view, now, arrival)?;
+    if house.settings.require_relay && !arrival.relay_verified {
+        let reason = "this house takes mail only with the signature of the house that relays it";
+        return Err(Refusal::new(Rule::BadRelay, reason));
+    }
+    let mut changes = Vec::new();
+    if !sender.own_voice {
+        let key = match &sender.own {
+            Some(_) => format!("inbound:{}", envelope.from),
+            None => format!("inbound:{}", envelope.from.domain()),
+        };
+        within_rate(view.rate(&key, now), house.settings.mail_per_minute, now, "envelopes from one sender")?;
+        changes.push(Change::CountRate { key, at: now, hits: 1 });
+    }
+    let ctx = Ctx { house, view, now, cards };
+    let mut desk = Desk {
+        ctx: &ctx,
+        arrival,
+        sender: &sender,
+        sha256: &sha256,
+        books: Books::open(view),
+        rows: Vec::new(),
+        letters: Vec::new(),
+        results: Map::new(),
+        repeated: false,
+        stamped: view.operation(&envelope.from, &stamp_key(&envelope.id)).is_some(),
+    };
+    let mut accepted = earlier.clone();
+    let mut rejected: Vec<(&Address, Refusal)> = Vec::new();
+    for to in waiting {
+        match desk.take(ids, to) {
+            Ok(()) => accepted.push(to.clone()),
+            Err(refusal) => rejected.push((to, refusal)),
+        }
+    }
+    let duplicate = !earlier.is_empty() || desk.repeated;
+    let reply = answer(&accepted, &rejected, &desk.results, duplicate);
+    if accepted.len() > earlier.len() {
+        changes.extend(desk.books.into_changes());
+        changes.extend(desk.rows);
+        changes.extend(letters::letters(house, view, now, desk.letters));
+        let (from, id) = (envelope.from.clone(), envelope.id.clone());
+        changes.push(Change::PutSeen(SeenRecord { from, id, sha256: sha256.clone(), at: now, accepted }));
+    }
+    Ok(Decision { changes, reply })
+}
+
+/// What is known of the sender inside the transaction.
+struct Sender {
+    /// The record, for an agent of this house.
+    own: Option<AgentRecord>,
+    /// One of the house's own names: its mail is not a stranger's.
+    own_voice: bool,
+}
+
+impl Sender {
+    fn check(house: &House, view: &dyn View, now: Timestamp, arrival: &Arrival) -> Result<Sender, Refusal> {
+        let (envelope, card) = (arrival.verified.envelope(), arrival.verified.sender());
+        if !house.is_mine(&envelope.from) {
+            if card.ended(now) {
+                let reason = format!("the card of {} is revoked or past its date", envelope.from);
+                return Err(Refusal::new(Rule::SenderEnded, reason));
+            }
+            card.scope().map_or(Ok(()), |scope| scope.admits(envelope))?;
+            return Ok(Sender { own: None, own_voice: false });
+        }
+        // The card was resolved before this transaction; what counts is the one in force now.
+        let record = view.agent(envelope.from.local());
+        let record = record.filter(|record| record.card.accepted_key(&envelope.kid, now).is_some());
+        let record = record.ok_or_else(|| {
+            let reason = format!("{} does not hold this key at this house", envelope.from);
+            Refusal::new(Rule::SenderUnknown, reason)
+        })?;
+        delegation::stands(view, &record.card, now)?;
+        delegation::admits(view, &record.card, envelope)?;
+        let own_voice = record.system;
+        Ok(Sender { own: Some(record), own_voice })
+    }
+
+    fn card<'a>(&'a self, arrival: &'a Arrival) -> &'a AgentCard {
+        self.own.as_ref().map_or(arrival.verified.sender(), |record| &record.card)
+    }
+}
+
+/// Where the recipients of one envelope are served, one after the other, over the same open books.
+struct Desk<'a> {
+    ctx: &'a Ctx<'a>,
+    arrival: &'a Arrival,
+    sender: &'a Sender,
+    sha256: &'a str,
+    books: Books<'a>,
+    rows: Vec<Change>,
+    letters: Vec<Letter>,
+    results: Map<String, Value>,
+    /// An operation had been applied before.
+    repeated: bool,
+    /// The envelope's one stamp is spent.
+    stamped: bool,
+}
+
+impl Desk<'_> {
+    /// Takes the envelope for one recipient, or leaves everything as it was.
+    fn take(&mut self, ids: &mut Ids, to: &Address) -> Result<(), Refusal> {
+        let (house, view, now) = (self.ctx.house, self.ctx.view, self.ctx.now);
+        let envelope = self.arrival.verified.envelope();
+        offered(house, to)?;
+        let asker = Asker::Card(self.sender.card(self.arrival));
+        let record = seen_by(view, to.local(), asker, now).filter(|record| !record.card.ended(now));
+        let record = record.ok_or_else(no_such_agent)?;
+        if to.is_system(&house.domain, SystemName::Libro) {
+            return self.operate(ids, to);
+        }
+        let mut meta = Map::new();
+        meta.insert("from_verified".into(), true.into());
+        meta.insert("relay_verified".into(), self.arrival.relay_verified.into());
+        meta.insert("sender_kid".into(), envelope.kid.clone().into());
+        if self.sender.own_voice {
+            meta.insert("via".into(), envelope.from.local().into());
+        } else {
+            let promised = self.arrival.sender_promises_sealed;
+            match welcome(view, now, &house.domain, &record.card.inbox, to, envelope, promised)? {
+                Welcome::Free => {}
+                Welcome::Vouched { voucher, bond } => {
+                    meta.insert("vouched_by".into(), json!(voucher));
+                    meta.insert("vouch_bond".into(), bond.into());
+                }
+                Welcome::Stamp { price } => {
+                    meta.insert("stamp".into(), self.stamp(ids, to, price)?.into());
+                }
+            }
+        }
+        let later = envelope.deliver_after.filter(|after| *after > now);
+        self.rows.push(Change::Deliver(MailRecord {
+            local: to.local().to_owned(),
+            id: envelope.id.clone(),
+            from: envelope.from.to_string(),
+            received: later.unwrap_or(now),
+            acked: None,
+            visible_from: later,
+            meta,
+            envelope: envelope.doc().clone(),
+        }));
+        Ok(())
+    }
+
+    fn operate(&mut self, ids: &mut Ids, to: &Address) -> Result<(), Refusal> {
+        let envelope = self.arrival.verified.envelope();
+        if envelope.deliver_after.is_some_and(|after| after > self.ctx.now) {
+            let reason = "an operation does not wait here; send it when its deliver_after has come";
+            return Err(Refusal::new(Rule::NotYet, reason));
+        }
+        let operated = libro::operate(self.ctx, &mut self.books, ids, &self.arrival.verified)?;
+        self.letters.extend(operated.letters);
+        self.repeated |= operated.duplicate;
+        self.results.insert(to.to_string(), operated.result);
+        Ok(())
+    }
+
+    /// One envelope carries one stamp, now and for ever: what its sender signed is one payment.
+    fn stamp(&mut self, ids: &mut Ids, to: &Address, price: u64) -> Result<String, Refusal> {
+        if self.stamped {
+            let reason = "the stamp of this envelope already paid another mailbox; send one envelope for each";
+            return Err(Refusal::new(Rule::StampMissing, reason));
+        }
+        let envelope = self.arrival.verified.envelope();
+        let entry = libro::stamp(self.ctx, &mut self.books, ids, &self.arrival.verified, to, price)?;
+        self.stamped = true;
+        self.rows.push(Change::InsertOperation(OperationRecord {
+            from: envelope.from.clone(),
+            id: stamp_key(&envelope.id),
+            sha256: self.sha256.to_owned(),
+            result: json!({"stamp": entry, "to": to}),
+            at: self.ctx.now,
+        }));
+        Ok(entry)
+    }
+}
+
+/// What this house does not do is refused in words, before anybody looks for a card.
+fn offered(house: &House, to: &Address) -> Result<(), Refusal> {
+    let what = if to.is_system(&house.domain, SystemName::Tareas) {
+        "seeded work"
+    } else if to.local().starts_with("g.") {
+        "groups"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(Rule::NotOfferedHere, format!("{} does not offer {what}", house.domain)))
+}
+
+fn repeated(house: &House, view: &dyn View, envelope: &Envelope, accepted: &[Address]) -> Answer {
+    let mut body = json!({"ok": true, "code": 200, "duplicate": true, "accepted": accepted, "rejected": []});
+    let libro = house.address(SystemName::Libro);
+    if accepted.contains(&libro)
+        && let Some(operation) = view.operation(&envelope.from, &envelope.id)
+    {
+        body["results"] = json!({libro.as_str(): operation.result});
+    }
+    Answer::new(200, body)
+}
+
+fn answer(
+    accepted: &[Address],
+    rejected: &[(&Address, Refusal)],
+    results: &Map<String, Value>,
+    duplicate: bool,
+) -> Answer {
+    let listed: Vec<Value> = rejected
+        .iter()
+        .map(|(to, refusal)| {
+            let mut entry = json!({
+                "to": to, "code": refusal.code(), "reason": refusal.reason, "rule": refusal.rule.number(),
+            });
+            if let Some(bits) = refusal.pow_bits {
+                entry["pow_bits"] = bits.into();
+            }
+            entry
+        })
+        .collect();
+    if let (true, Some((_, first))) = (accepted.is_empty(), rejected.first()) {
+        let mut answer = Answer::refused(first);
+        answer.body["accepted"] = json!([]);
+        answer.body["rejected"] = json!(listed);
+        return answer;
+    }
+    let mut body = json!({"ok": true, "code": 202, "accepted": accepted, "rejected": listed, "results": results});
+    if duplicate {
+        body["duplicate"] = true.into();
+    }
+    Answer::new(202, body)
+}
+
+/// Not an envelope id, so that no operation can be taken for it.
+fn stamp_key(id: &str) -> String {
+    format!("stamp/{id}")
+}

@@ -162,6 +162,16 @@ pub const JSON_BODY_MAX: u64 = 1_048_576;
 pub const PROBE_JSON_DEPTH_MAX: usize = 512;
 pub const REGEX_WINDOW: u64 = 1_048_576;
 pub const REGEX_PATTERN_UNITS_MAX: usize = 256;
+/// Characters and assertions of a pattern once its counts are written out, lookarounds included.
+pub const REGEX_NODES_MAX: usize = 4_096;
+/// Ways from one of them to the next.
+pub const REGEX_EDGES_MAX: usize = 1_000_000;
+pub const REGEX_LOOKAROUNDS_MAX: usize = 60;
+/// Word operations that one judgement may take.
+pub const REGEX_STEPS_MAX: u64 = 2_000_000_000;
+/// Steps kept for reuse while matching, and the different symbols for which they are kept at all.
+pub const REGEX_TABLE_MAX: usize = 1_048_576;
+pub const REGEX_SYMBOLS_MAX: usize = 4_096;
 
 // ---- Guarded fetch -----------------------------------------------------------------------------------------------
 pub const DNS_MS: u64 = 5_000;

@@ -3,5 +3,6 @@
 pub mod address;
 pub mod observation;
 pub mod plan;
+pub mod regex;
 pub mod text;
 pub mod url;

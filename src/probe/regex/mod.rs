@@ -1,0 +1,225 @@
+//! The regular expressions of the `regex` test: a subset of ECMAScript 2023, matched in linear time (V37 to V41, V72).
+//!
+//! Promises:
+//! - a pattern that is accepted means what it means in every ECMAScript implementation, or the answer is not a verdict;
+//! - only the existence of a match is answered, by state sets, never by backtracking; the work is counted, so the same
+//!   pattern and window give the same answer on a fast and on a slow machine;
+//! - the window is what is judged. With `more` to come, a match that stands on what follows the window (`$`, `\b`, `\B`, a
+//!   lookahead) is `Unknown`, and characters beyond it are never consumed: a match that would need them is no match.
+//!
+//! A window that is cut within a character has two readings when there is more: the decoder's U+FFFD for the torn
+//! character, or a text that ends before it, unknown from there on. `Match` is answered only if the second reading surely
+//! matches (then every completion of the character does), `NoMatch` only if neither can.
+//!
+//! The answer is about this window and no other. Whoever holds a window that is shorter than the limit because the transfer
+//! is unfinished must not fail on `NoMatch`: the rest of the window is still to come (V71). A `Match` stands.
+//!
+//! Deliberately absent: captures, positions, replacing, the v flag, backreferences, Annex B.
+
+mod automaton;
+mod class;
+mod escape;
+mod run;
+mod set;
+mod syntax;
+mod tables;
+mod text;
+mod unicode;
+
+use crate::limits::{REGEX_LOOKAROUNDS_MAX, REGEX_PATTERN_UNITS_MAX, REGEX_STEPS_MAX, REGEX_TABLE_MAX, REGEX_WINDOW};
+use automaton::{Automaton, Room};
+use run::{Held, Meter, Reading, Spent};
+use std::fmt;
+use syntax::{Assertion, Flags, Node, Tree};
+use text::{Alphabet, Text};
+
+/// Why a pattern is not judged. `at` counts UTF-16 units of the pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Not ECMAScript, or against the syntax rule, or over the length: the test fails.
+    Malformed { at: usize, reason: String },
+    /// ECMAScript, but outside the common subset or over the size: undecided, by the contract.
+    Unsupported { at: usize, reason: String },
+}
+
+/// A pattern that can be judged.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    main: Automaton,
+    looks: Vec<LookAround>,
+    alphabet: Alphabet,
+    multiline: bool,
+    /// Some assertion looks at what follows.
+    looks_ahead: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Match,
+    NoMatch,
+    /// What follows the window, or the Unicode version, decides.
+    Unknown {
+        reason: String,
+    },
+    /// The counted work exceeded its bound: undecided, by the contract.
+    OverBudget,
+}
+
+impl Pattern {
+    /// `flags` is a set of `i`, `m`, `s` and `u`.
+    pub fn parse(pattern: &str, flags: &str) -> Result<Pattern, Fault> {
+        let units: Vec<u16> = pattern.encode_utf16().collect();
+        if units.len() > REGEX_PATTERN_UNITS_MAX {
+            let reason = format!("the pattern is longer than {REGEX_PATTERN_UNITS_MAX} UTF-16 units (V37)");
+            return Err(Fault::Malformed { at: REGEX_PATTERN_UNITS_MAX, reason });
+        }
+        let flags = parse_flags(flags)?;
+        let tree = syntax::parse(&units, flags)?;
+        if tree.looks.len() > REGEX_LOOKAROUNDS_MAX {
+            let reason = format!("the pattern has more than {REGEX_LOOKAROUNDS_MAX} lookarounds (V40)");
+            return Err(Fault::Unsupported { at: 0, reason });
+        }
+        compile(&tree).map_err(|automaton::TooLarge| Fault::Unsupported {
+            at: 0,
+            reason: "the pattern is too large once its repetition counts are written out (V40)".to_owned(),
+        })
+    }
+
+    /// Is there a match in the window? `window` is the start of the content, at most 1 MiB of it; `more` says that the
+    /// content goes on, or may go on, beyond it.
+    pub fn evaluate(&self, window: &[u8], more: bool) -> Answer {
+        self.evaluate_within(window, more, REGEX_STEPS_MAX, REGEX_TABLE_MAX)
+    }
+
+    /// The version of the tables behind `\p{...}` and `i`, for the evidence.
+    pub fn unicode_version() -> &'static str {
+        tables::UNICODE_VERSION
+    }
+
+    fn evaluate_within(&self, window: &[u8], more: bool, steps: u64, table_max: usize) -> Answer {
+        let limit = usize::try_from(REGEX_WINDOW).unwrap_or(usize::MAX);
+        let (window, more) = match window.get(..limit) {
+            Some(head) if window.len() > limit => (head, true),
+            _ => (window, more),
+        };
+        self.judge(window, more, table_max, &mut Meter(steps)).unwrap_or(Answer::OverBudget)
+    }
+
+    fn judge(&self, window: &[u8], more: bool, table_max: usize, meter: &mut Meter) -> Result<Answer, Spent> {
+        let decoded = self.alphabet.read(window);
+        let torn = decoded.cut && more;
+        let (whole, replaced) = match torn {
+            true => (decoded.text.shortened(self.alphabet.edge()), Some(decoded.text)),
+            false => (decoded.text, None),
+        };
+        let open_end = more && self.looks_ahead;
+        let (sure, mut possible) = self.bracket(&whole, open_end, table_max, meter)?;
+        if sure {
+            return Ok(Answer::Match);
+        }
+        if let Some(replaced) = replaced.filter(|_| !possible) {
+            possible = self.bracket(&replaced, open_end, table_max, meter)?.1;
+        }
+        if !possible {
+            return Ok(Answer::NoMatch);
+        }
+        let mut reasons = Vec::new();
+        if let Some(point) = whole.doubt {
+            reasons.push(format!("Unicode versions may disagree about U+{point:04X}"));
+        }
+        if open_end || torn {
+            reasons.push("what follows the end of the window decides (V41)".to_owned());
+        }
+        Ok(Answer::Unknown { reason: reasons.join("; ") })
+    }
+
+    /// Does the pattern surely match, and may it? Both are the same unless something is in doubt.
+    fn bracket(&self, text: &Text, open_end: bool, table_max: usize, meter: &mut Meter) -> Result<(bool, bool), Spent> {
+        let reading = |maybe: bool| Reading {
+            alphabet: &self.alphabet,
+            text,
+            multiline: self.multiline,
+            maybe,
+            open_end,
+            table_max,
+        };
+        let doubts = open_end || text.doubt.is_some();
+        let mut held: Vec<Held> = Vec::with_capacity(self.looks.len());
+        for look in &self.looks {
+            let sure = run::places(&look.body, &reading(false), &held, meter)?;
+            let maybe = if doubts { Some(run::places(&look.body, &reading(true), &held, meter)?) } else { None };
+            held.push(Held { negative: look.negative, sure, maybe });
+        }
+        let sure = run::exists(&self.main, &reading(false), &held, meter)?;
+        let maybe = sure || (doubts && run::exists(&self.main, &reading(true), &held, meter)?);
+        Ok((sure, maybe))
+    }
+}
+
+impl Fault {
+    pub fn reason(&self) -> &str {
+        match self {
+            Fault::Malformed { reason, .. } | Fault::Unsupported { reason, .. } => reason,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Malformed { at, reason } | Fault::Unsupported { at, reason } => write!(f, "{reason} (at unit {at})"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[derive(Clone, Debug)]
+struct LookAround {
+    negative: bool,
+    body: Automaton,
+}
+
+fn parse_flags(text: &str) -> Result<Flags, Fault> {
+    let mut flags = Flags::default();
+    for (at, letter) in text.encode_utf16().enumerate() {
+        let flag = match char::from_u32(letter.into()) {
+            Some('i') => &mut flags.ignore_case,
+            Some('m') => &mut flags.multiline,
+            Some('s') => &mut flags.dot_all,
+            Some('u') => &mut flags.unicode,
+            _ => return Err(Fault::Malformed { at, reason: "the flags are a set of i, m, s and u (V37)".to_owned() }),
+        };
+        if std::mem::replace(flag, true) {
+            return Err(Fault::Malformed { at, reason: "a flag is given twice (V37)".to_owned() });
+        }
+    }
+    Ok(flags)
+}
+
+fn compile(tree: &Tree) -> Result<Pattern, automaton::TooLarge> {
+    let mut room = Room::default();
+    let main = automaton::build(tree, tree.root, false, &mut room)?;
+    let mut looks = Vec::with_capacity(tree.looks.len());
+    for look in &tree.looks {
+        let body = automaton::build(tree, look.body, look.ahead, &mut room)?;
+        looks.push(LookAround { negative: look.negative, body });
+    }
+    let ahead = |node: &Node| match node {
+        Node::Assert(Assertion::End | Assertion::Word | Assertion::NotWord) => true,
+        Node::Assert(Assertion::Look(index)) => tree.looks.get(*index).is_some_and(|look| look.ahead),
+        _ => false,
+    };
+    let flags = tree.flags;
+    let word = unicode::word(flags.unicode && flags.ignore_case);
+    Ok(Pattern {
+        main,
+        looks,
+        alphabet: Alphabet::new(&tree.sets, &word, &unicode::line_ends(), unicode::settled, flags.unicode),
+        multiline: flags.multiline,
+        looks_ahead: tree.nodes.iter().any(ahead),
+    })
+}
+
+#[cfg(test)]
+mod tests;

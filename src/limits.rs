@@ -172,6 +172,12 @@ pub const REGEX_STEPS_MAX: u64 = 2_000_000_000;
 /// Steps kept for reuse while matching, and the different symbols for which they are kept at all.
 pub const REGEX_TABLE_MAX: usize = 1_048_576;
 pub const REGEX_SYMBOLS_MAX: usize = 4_096;
+pub const ARGV_WORDS_MAX: usize = 64;
+pub const ARGV_BYTES_MAX: usize = 32_768;
+pub const INPUTS_MAX: usize = 16;
+pub const INPUT_PATH_BYTES_MAX: usize = 1_024;
+/// The reason of a joint verdict, which also is the note of the ledger operation.
+pub const VERDICT_REASON_CHARS_MAX: usize = 2_000;
 
 // ---- Guarded fetch -----------------------------------------------------------------------------------------------
 pub const DNS_MS: u64 = 5_000;

@@ -1,8 +1,7 @@
 //! The URL of a test (V20, V79): read by the WHATWG rules, as a browser or Node reads it, then refused unless it names a
 //! public host over https. Nothing is resolved here; what a name resolves to is judged by the same [`AddressRule`].
 
-use super::address::AddressRule;
-pub use super::address::{Network, admissible};
+pub use super::address::{AddressRule, Network, admissible};
 use super::observation::{FetchKey, Method};
 use super::text;
 use crate::limits;

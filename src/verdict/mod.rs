@@ -1,1 +1,143 @@
-//! Verdicts.
+//! From results to a verdict: the joint answer of all tests (V2), the agreement of two looks (V5, V80), and the documents
+//! that carry it (V62). Nothing here signs, stores or sends.
+
+mod document;
+mod evidence;
+mod replay;
+
+pub use document::{Document, check_json};
+pub use evidence::{Case, LookRecord};
+pub use replay::{Replayed, replay, replay_with};
+
+use crate::limits;
+use crate::probe::observation::{Cause, FetchKey, Observation};
+use crate::probe::result::{Outcome, TestResult};
+use crate::probe::text;
+use crate::time::Timestamp;
+use crate::wire::Sha256;
+use std::collections::BTreeMap;
+
+/// The version of the rules that this program judges by; part of every verdict.
+pub const RULES: &str = "verifica.rules/1";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    Pass,
+    Fail,
+    Undecided,
+}
+
+/// What all the tests of a contract say together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joint {
+    pub verdict: Verdict,
+    pub razon: String,
+}
+
+/// All tests of a contract, run once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Look {
+    /// When it began.
+    pub at: Timestamp,
+    pub results: Vec<TestResult>,
+    /// The name of every observation that the results stand on.
+    pub observations: BTreeMap<FetchKey, Sha256>,
+    /// The attestations of its jobs.
+    pub attestations: Vec<Sha256>,
+}
+
+/// How looks are made, as far as a verdict has to say it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Policy {
+    pub name: String,
+    /// Between two looks.
+    pub confirm_after_ms: u64,
+    /// Of the policy file.
+    pub sha256: Sha256,
+}
+
+impl Verdict {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::Undecided => "undecided",
+        }
+    }
+}
+
+impl Look {
+    pub fn new(at: Timestamp, results: Vec<TestResult>, seen: &BTreeMap<FetchKey, Observation>) -> Look {
+        let observations = seen.iter().map(|(key, seen)| (key.clone(), seen.sha256())).collect();
+        Look { at, results, observations, attestations: Vec::new() }
+    }
+
+    pub fn joint(&self) -> Joint {
+        joint(&self.results)
+    }
+}
+
+/// Any undecided: undecided, even if another failed. Else any fail: fail. Else pass. No tests: undecided (V2).
+pub fn joint(results: &[TestResult]) -> Joint {
+    let count = |word: &str| results.iter().filter(|r| r.outcome.word() == word).count();
+    let (undecided, failed) = (count("undecided"), count("fail"));
+    let (verdict, told) = match (results.len(), undecided, failed) {
+        (0, _, _) => {
+            return Joint { verdict: Verdict::Undecided, razon: "there are no tests to judge".to_owned() };
+        }
+        (_, 1.., _) => (Verdict::Undecided, undecided),
+        (_, _, 1..) => (Verdict::Fail, failed),
+        (all, _, _) => (Verdict::Pass, all),
+    };
+    let tests = if results.len() == 1 { "test" } else { "tests" };
+    let head = match verdict {
+        Verdict::Pass => format!("{told} {tests} passed"),
+        Verdict::Fail => format!("{told} of {} {tests} failed", results.len()),
+        Verdict::Undecided => format!("{told} of {} {tests} undecided", results.len()),
+    };
+    let reasons: Vec<String> =
+        results.iter().filter(|result| result.outcome.word() == verdict.word()).map(one_line).collect();
+    let razon = text::plain(&format!("{head}: {}", reasons.join(" · ")), limits::VERDICT_REASON_CHARS_MAX - 1);
+    Joint { verdict, razon }
+}
+
+/// What two looks say together (V5). Two that pass, or two that fail for whatever reasons, agree, and the later one is
+/// told. If one is undecided, that is the answer. If one passes and the other fails, every test that changed its answer
+/// is undecided: the server contradicts itself.
+pub fn agree(first: &Look, second: &Look) -> Look {
+    match (first.joint().verdict, second.joint().verdict) {
+        (_, Verdict::Undecided) => second.clone(),
+        (Verdict::Undecided, _) => first.clone(),
+        (a, b) if a == b => second.clone(),
+        _ => {
+            let results =
+                first.results.iter().zip(&second.results).map(|(before, after)| changed(before, after)).collect();
+            Look { results, ..second.clone() }
+        }
+    }
+}
+
+fn changed(before: &TestResult, after: &TestResult) -> TestResult {
+    if before.outcome == after.outcome {
+        return after.clone();
+    }
+    TestResult {
+        outcome: Outcome::Undecided(Cause::Origin),
+        reason: format!(
+            "two looks disagree: first {} ({}), then {} ({})",
+            before.outcome.word(),
+            text::plain(&before.reason, LOOK_REASON_CHARS),
+            after.outcome.word(),
+            text::plain(&after.reason, LOOK_REASON_CHARS)
+        ),
+        ..after.clone()
+    }
+}
+
+fn one_line(result: &TestResult) -> String {
+    let name = result.name.as_deref().map(|name| format!(" {}", text::quote(name, limits::TEST_NAME_CHARS_MAX)));
+    let cause = result.outcome.cause().map(|cause| format!(" ({})", cause.name()));
+    format!("{}{}{}: {}", result.test_type, name.unwrap_or_default(), cause.unwrap_or_default(), result.reason)
+}
+
+const LOOK_REASON_CHARS: usize = 200;

@@ -1,0 +1,85 @@
+//! The verdict document (V62) and the answer of `check`. Both are unsigned here.
+
+use super::{Joint, Look, Policy, RULES, Verdict, joint};
+use crate::probe::result::TestResult;
+use crate::time::Timestamp;
+use serde_json::{Value, json};
+
+/// What a verdict document says. It is the `veredicto` of the ledger operation once it is signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    pub id: &'a str,
+    pub contract: &'a str,
+    pub house: &'a str,
+    /// The address that decided, and whose key signs.
+    pub by: &'a str,
+    pub at: Timestamp,
+    pub policy: &'a Policy,
+    /// Every look that the verdict stands on, oldest first.
+    pub looks: &'a [Look],
+    /// What they say together.
+    pub agreed: &'a Look,
+}
+
+impl Document<'_> {
+    /// Without its signature. Every number in it is a safe integer.
+    pub fn to_json(&self) -> Value {
+        let answer = self.agreed.joint();
+        let looks: Vec<Value> = self.looks.iter().map(look).collect();
+        json!({
+            "nyx5": "1",
+            "tipo": "veredicto",
+            "id": self.id,
+            "contract": self.contract,
+            "house": self.house,
+            "by": self.by,
+            "at": self.at.to_string(),
+            "rules": RULES,
+            "policy": { "name": self.policy.name, "sha256": self.policy.sha256.hex() },
+            "looks": looks,
+            "pasa": answer.verdict == Verdict::Pass,
+            "indeciso": answer.verdict == Verdict::Undecided,
+            "razon": answer.razon,
+            "resultados": results(&self.agreed.results),
+        })
+    }
+}
+
+/// The answer of `check`, as the protocol carries a joint verdict.
+pub fn check_json(tests: &[TestResult]) -> Value {
+    let Joint { verdict, razon } = joint(tests);
+    json!({
+        "schema": "verifica.check/1",
+        "verdict": verdict.word(),
+        "pasa": verdict == Verdict::Pass,
+        "indeciso": verdict == Verdict::Undecided,
+        "razon": razon,
+        "resultados": results(tests),
+    })
+}
+
+pub(super) fn results(tests: &[TestResult]) -> Value {
+    Value::Array(tests.iter().map(TestResult::to_json).collect())
+}
+
+fn look(look: &Look) -> Value {
+    let answer = look.joint();
+    let observations: Vec<Value> = look
+        .observations
+        .iter()
+        .map(|(key, hash)| {
+            json!({ "url": key.url, "method": key.method.name(), "accept": key.accept, "sha256": hash.hex() })
+        })
+        .collect();
+    let mut out = json!({
+        "at": look.at.to_string(),
+        "verdict": answer.verdict.word(),
+        "razon": answer.razon,
+        "observations": observations,
+    });
+    if !look.attestations.is_empty() {
+        let hashes: Vec<String> = look.attestations.iter().map(|hash| hash.hex()).collect();
+        out["attestations"] = json!(hashes);
+    }
+    out
+}

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use verifica::limits;
+use verifica::probe::equal::{Equality, equality};
 use verifica::probe::exit_0::{JobEnd, JobRun};
+use verifica::probe::json::Document;
 use verifica::probe::observation::{
     Cause, Content, End, FetchKey, FetchPlan, Header, Observation, Phase, Response, Seen,
 };
@@ -375,6 +377,61 @@ fn one_snapshot_for_each_url_method_and_accept() {
     assert!(plans.iter().all(|p| p.timeout_ms == 4_000));
 }
 
+/// An observation of a content that is too long to hold here: only its length and its hash are known.
+fn long(suite: &Suite, bytes: u64, end: End) -> BTreeMap<FetchKey, Observation> {
+    let mut seen = look_at(suite, |_| World::of(200, ""));
+    for observation in seen.values_mut() {
+        if let Seen::Response(response) = &mut observation.seen {
+            response.content = Content { kept: Vec::new(), bytes, sha256: Sha256::of("abc"), end: end.clone() };
+        }
+    }
+    seen
+}
+
+#[test]
+fn hashes_and_sizes_have_bounds_at_64_mib() {
+    let judged = |test: Value, bytes: u64, end: End| {
+        let suite = suite(&test);
+        answer(&suite.judge(&long(&suite, bytes, end), &Delivery::default())[0])
+    };
+    let hash = || json!({"type": "sha256", "url": "https://s.example/", "expect": Sha256::of("abc").hex()});
+    assert_eq!(judged(hash(), limits::SHA256_BODY_MAX, End::Complete), "pass");
+    assert_eq!(judged(hash(), limits::SHA256_BODY_MAX + 1, End::Cut), "undecided origin");
+    assert_eq!(judged(hash(), limits::SHA256_BODY_MAX + 1, End::Complete), "undecided origin");
+    let size = |key: &str| json!({"type": "size", "url": "https://s.example/", key: limits::SIZE_BOUND_MAX});
+    assert_eq!(judged(size("max_bytes"), limits::SIZE_BOUND_MAX, End::Complete), "pass");
+    assert_eq!(judged(size("max_bytes"), limits::SIZE_BOUND_MAX + 1, End::Cut), "fail");
+    assert_eq!(judged(size("min_bytes"), limits::SIZE_BOUND_MAX - 1, End::Complete), "fail");
+    assert_eq!(judged(size("min_bytes"), limits::SIZE_BOUND_MAX, End::Cut), "pass");
+}
+
+#[test]
+fn an_observation_that_lacks_what_a_test_needs_decides_nothing() {
+    for test in [
+        json!({"type": "json_path", "url": "https://s.example/", "path": "a", "exists": false}),
+        json!({"type": "regex", "url": "https://s.example/", "pattern": "a"}),
+        json!({"type": "size", "url": "https://s.example/", "max_bytes": 100}),
+        json!({"type": "sha256", "url": "https://s.example/", "expect": Sha256::of("abc").hex()}),
+    ] {
+        let suite = suite(&test);
+        for end in [End::Cut, End::NotRead] {
+            let results = suite.judge(&long(&suite, 50, end), &Delivery::default());
+            assert_eq!(answer(&results[0]), "undecided ours", "{test}");
+        }
+    }
+    let suite = suite(&json!({"type": "json_path", "url": "https://s.example/", "path": "a", "exists": false}));
+    let results = suite.judge(&long(&suite, 50, End::Complete), &Delivery::default());
+    assert_eq!(answer(&results[0]), "undecided ours", "only 0 of 50 bytes were kept");
+}
+
+#[test]
+fn statuses_that_are_not_final_decide_nothing() {
+    for status in [0, 99, 100, 101, 199, 600, 999] {
+        let results = judge(&json!({"type": "http_status", "url": "https://s.example/"}), &World::of(status, ""));
+        assert_eq!(answer(&results[0]), "undecided origin", "{status}");
+    }
+}
+
 #[test]
 fn a_url_that_was_not_observed_is_our_fault() {
     let suite = suite(&json!({"type": "http_status", "url": "https://s.example/"}));
@@ -468,6 +525,10 @@ fn two_looks_agree_or_nothing_is_decided() {
     let edge = World::of(522, "");
     let agreed = |a: &World, b: &World| verdict::agree(&at(1, a), &at(2, b));
     assert_eq!(agreed(&up, &up).joint().verdict, Verdict::Pass);
+    for look in [at(1, &up), at(2, &edge), Look { attestations: vec![Sha256::of("a")], ..at(3, &gone) }] {
+        let stored: Value = serde_json::from_str(&look.to_json().to_string()).expect("json");
+        assert_eq!(Look::from_json(&stored), Some(look));
+    }
     // V80: two that fail for different reasons agree, and the later reason is told
     let fail = agreed(&down, &gone);
     assert_eq!(fail.joint().verdict, Verdict::Fail);
@@ -665,6 +726,16 @@ proptest! {
         if !matches!(cut, Outcome::Undecided(_)) && test["type"] != "sha256" {
             prop_assert_eq!(cut, whole, "{} on {:?} then {:?}", test, body, rest);
         }
+    }
+
+    /// What is read is written back with the same meaning.
+    #[test]
+    fn documents_survive_reading_and_writing(value in arbitrary_json()) {
+        let document = Document::from_value(&value).expect("json");
+        let text = document.root().to_text();
+        let back = Document::read(&text).expect("json");
+        prop_assert_eq!(equality(document.root(), back.root()), Equality::Equal);
+        prop_assert_eq!(back.root().to_text(), text);
     }
 
     /// A test object of any shape is answered, without a panic, and what is not ready makes no request.

@@ -65,6 +65,11 @@ impl Document {
         Reader { text: text.as_bytes(), source: text, at: 0, depth, open: Vec::new(), document }.read()
     }
 
+    /// An empty list.
+    pub fn list() -> Document {
+        Document { nodes: vec![Node::Array { end: 1 }], units: Vec::new(), digits: String::new() }
+    }
+
     /// The same value as `value`; numbers as `serde_json` writes them.
     pub fn from_value(value: &serde_json::Value) -> Result<Document, Fault> {
         Document::read(&value.to_string())
@@ -249,12 +254,19 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Without the place.
+    pub fn reason(&self) -> String {
+        match self {
+            Fault::NotJson { reason, .. } => (*reason).to_owned(),
+            Fault::TooDeep { most, .. } => format!("nested more than {most} deep"),
+        }
+    }
+}
+
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Fault::NotJson { at, reason } => write!(f, "{reason} at byte {at}"),
-            Fault::TooDeep { at, most } => write!(f, "nested more than {most} deep at byte {at}"),
-        }
+        write!(f, "{} at byte {}", self.reason(), self.at())
     }
 }
 

@@ -10,6 +10,7 @@ pub mod decimal;
 pub mod equal;
 pub mod exit_0;
 pub mod fields;
+pub mod file;
 pub mod header;
 pub mod http_status;
 pub mod json;

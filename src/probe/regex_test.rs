@@ -58,7 +58,7 @@ impl RegexTest {
     }
 
     pub(super) fn judge(&self, observation: &Observation, evidence: &mut Evidence) -> Decision {
-        evidence.insert("expect".to_owned(), Value::from(self.shown()));
+        evidence.insert("expect".to_owned(), Value::from(self.shown(limits::REGEX_PATTERN_UNITS_MAX)));
         evidence.insert("unicode".to_owned(), Value::from(Pattern::unicode_version()));
         content::add_content(evidence, observation);
         let view = match content::body(observation, self.need()) {
@@ -72,7 +72,7 @@ impl RegexTest {
         let more = view.end != ViewEnd::Complete;
         // The end of the content is not known, and there is room in the window for what may be missing.
         let open = view.end == ViewEnd::Unconfirmed && window.len() < most;
-        let (pattern, read) = (self.shown(), read(window.len(), truncated));
+        let (pattern, read) = (self.shown(PATTERN_CHARS), read(window.len(), truncated));
         match self.pattern.evaluate(window, more) {
             Answer::Match => (Outcome::Pass, format!("{pattern} matches in {read}")),
             Answer::NoMatch if open => (
@@ -94,8 +94,8 @@ impl RegexTest {
         }
     }
 
-    fn shown(&self) -> String {
-        format!("/{}/{}", text::plain(&self.source, limits::REGEX_PATTERN_UNITS_MAX), self.flags)
+    fn shown(&self, cap: usize) -> String {
+        format!("/{}/{}", text::plain(&self.source, cap), self.flags)
     }
 }
 
@@ -104,3 +104,4 @@ fn read(bytes: usize, truncated: bool) -> String {
 }
 
 const REASON_CHARS: usize = 200;
+const PATTERN_CHARS: usize = 100;

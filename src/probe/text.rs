@@ -42,7 +42,7 @@ pub fn quote_bytes(bytes: &[u8], cap: usize) -> String {
     quote_units(bytes.iter().map(|b| u16::from(*b)), cap)
 }
 
-/// One UTF-16 code unit as `\uXXXX`.
+/// One UTF-16 code unit as an escape of four hex digits.
 pub fn push_unit(out: &mut String, unit: u16) {
     out.push_str("\\u");
     for shift in [12, 8, 4, 0] {

@@ -1,9 +1,12 @@
 //! The verdict document (V62) and the answer of `check`. Both are unsigned here.
 
 use super::{Joint, Look, Policy, RULES, Verdict, joint};
+use crate::probe::observation::FetchKey;
 use crate::probe::result::TestResult;
 use crate::time::Timestamp;
+use crate::wire::Sha256;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What a verdict document says. It is the `veredicto` of the ledger operation once it is signed.
 #[derive(Clone, Copy, Debug)]
@@ -62,20 +65,18 @@ pub(super) fn results(tests: &[TestResult]) -> Value {
     Value::Array(tests.iter().map(TestResult::to_json).collect())
 }
 
+pub(super) fn observations(named: &BTreeMap<FetchKey, Sha256>) -> Value {
+    let entry = |(key, hash): (&FetchKey, &Sha256)| json!({ "url": key.url, "method": key.method.name(), "accept": key.accept, "sha256": hash.hex() });
+    Value::Array(named.iter().map(entry).collect())
+}
+
 fn look(look: &Look) -> Value {
     let answer = look.joint();
-    let observations: Vec<Value> = look
-        .observations
-        .iter()
-        .map(|(key, hash)| {
-            json!({ "url": key.url, "method": key.method.name(), "accept": key.accept, "sha256": hash.hex() })
-        })
-        .collect();
     let mut out = json!({
         "at": look.at.to_string(),
         "verdict": answer.verdict.word(),
         "razon": answer.razon,
-        "observations": observations,
+        "observations": observations(&look.observations),
     });
     if !look.attestations.is_empty() {
         let hashes: Vec<String> = look.attestations.iter().map(|hash| hash.hex()).collect();

@@ -15,6 +15,8 @@ use crate::probe::result::{Outcome, TestResult};
 use crate::probe::text;
 use crate::time::Timestamp;
 use crate::wire::Sha256;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The version of the rules that this program judges by; part of every verdict.
@@ -74,6 +76,31 @@ impl Look {
 
     pub fn joint(&self) -> Joint {
         joint(&self.results)
+    }
+
+    /// For the store: a look that waits for its second.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "at": self.at.to_string(),
+            "resultados": document::results(&self.results),
+            "observations": document::observations(&self.observations),
+            "attestations": self.attestations,
+        })
+    }
+
+    /// What [`Look::to_json`] wrote.
+    pub fn from_json(value: &Value) -> Option<Look> {
+        let results = value.get("resultados")?.as_array()?;
+        let named = value.get("observations")?.as_array()?.iter().map(|entry| {
+            let key = FetchKey::deserialize(entry).ok()?;
+            Some((key, Sha256::deserialize(entry.get("sha256")?).ok()?))
+        });
+        Some(Look {
+            at: Timestamp::deserialize(value.get("at")?).ok()?,
+            results: results.iter().map(TestResult::from_json).collect::<Option<_>>()?,
+            observations: named.collect::<Option<_>>()?,
+            attestations: Deserialize::deserialize(value.get("attestations")?).ok()?,
+        })
     }
 }
 
@@ -135,9 +162,18 @@ fn changed(before: &TestResult, after: &TestResult) -> TestResult {
 }
 
 fn one_line(result: &TestResult) -> String {
-    let name = result.name.as_deref().map(|name| format!(" {}", text::quote(name, limits::TEST_NAME_CHARS_MAX)));
-    let cause = result.outcome.cause().map(|cause| format!(" ({})", cause.name()));
-    format!("{}{}{}: {}", result.test_type, name.unwrap_or_default(), cause.unwrap_or_default(), result.reason)
+    let mut line = result.test_type.clone();
+    if let Some(name) = &result.name {
+        line = format!("{line} {}", text::quote(name, limits::TEST_NAME_CHARS_MAX));
+    }
+    if let Some(url) = result.evidence.get("url").and_then(Value::as_str) {
+        line = format!("{line} {}", text::plain(url, LINE_URL_CHARS));
+    }
+    if let Some(cause) = result.outcome.cause() {
+        line = format!("{line} ({})", cause.name());
+    }
+    format!("{line}: {}", result.reason)
 }
 
+const LINE_URL_CHARS: usize = 120;
 const LOOK_REASON_CHARS: usize = 200;

@@ -539,6 +539,10 @@ fn two_looks_agree_or_nothing_is_decided() {
     assert_eq!(answer(&flapping.results[1]), "undecided origin");
     assert!(flapping.results[1].reason.starts_with("two looks disagree: first pass"), "{}", flapping.results[1].reason);
     assert_eq!(agreed(&down, &up).joint().verdict, Verdict::Undecided);
+    let fewer = take(&self::suite(&json!({"type": "http_status", "url": "https://s.example/"})), 1, &up).look;
+    for (a, b) in [(&fewer, &at(2, &down)), (&at(1, &down), &fewer), (&fewer, &at(2, &up))] {
+        assert_eq!(verdict::agree(a, b).joint().verdict, Verdict::Undecided, "looks of different tests decide nothing");
+    }
     for (a, b, is) in [(&up, &edge, 2), (&edge, &up, 1), (&edge, &edge, 2), (&down, &edge, 2), (&edge, &down, 1)] {
         let both = agreed(a, b);
         assert_eq!((both.joint().verdict, both.at.millis()), (Verdict::Undecided, is));

@@ -132,6 +132,10 @@ pub fn joint(results: &[TestResult]) -> Joint {
 /// told. If one is undecided, that is the answer. If one passes and the other fails, every test that changed its answer
 /// is undecided: the server contradicts itself.
 pub fn agree(first: &Look, second: &Look) -> Look {
+    let asked = |look: &Look| look.results.iter().map(|r| (r.test_type.clone(), r.name.clone())).collect::<Vec<_>>();
+    if asked(first) != asked(second) {
+        return Look { results: second.results.iter().map(other_tests).collect(), ..second.clone() };
+    }
     match (first.joint().verdict, second.joint().verdict) {
         (_, Verdict::Undecided) => second.clone(),
         (Verdict::Undecided, _) => first.clone(),
@@ -141,6 +145,14 @@ pub fn agree(first: &Look, second: &Look) -> Look {
                 first.results.iter().zip(&second.results).map(|(before, after)| changed(before, after)).collect();
             Look { results, ..second.clone() }
         }
+    }
+}
+
+fn other_tests(after: &TestResult) -> TestResult {
+    TestResult {
+        outcome: Outcome::Undecided(Cause::Ours),
+        reason: "the two looks ran different tests".to_owned(),
+        ..after.clone()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::probe::address::{AddressRule, Network};
 use crate::probe::plan::Capabilities;
 use crate::record::house::OnUndecided;
 use crate::record::{House, Registration, Settings};
+use crate::verdict::ProbePolicy;
 use crate::wire::address::Domain;
 use crate::wire::auth::host_of;
 use crate::wire::key::{PublicKey, SigningKey};
@@ -141,6 +142,16 @@ impl Config {
         AddressRule { allow: self.probe.allow_networks.clone(), allow_private: false }
     }
 
+    /// The probe policy in force: the named one with the values set here.
+    pub fn policy(&self) -> ProbePolicy {
+        ProbePolicy {
+            name: self.arbiter.policy.clone(),
+            confirm_after_ms: self.arbiter.confirm_after_ms.unsigned_abs(),
+            timeout_ms: self.probe.timeout_ms.unsigned_abs(),
+            per_host_per_minute: self.probe.per_host_per_minute,
+        }
+    }
+
     pub fn settings(&self, capabilities: Capabilities) -> Settings {
         Settings {
             registration: self.registration.mode,
@@ -157,8 +168,8 @@ impl Config {
             reclaim_grace_ms: self.libro.reclaim_grace_ms,
             review_window_ms: self.libro.review_window_ms,
             arbiter: self.arbiter.enabled,
-            confirm_after_ms: self.arbiter.confirm_after_ms,
             on_undecided_at_expiry: self.arbiter.on_undecided_at_expiry,
+            policy: self.policy(),
             capabilities,
             addresses: self.addresses(),
         }

@@ -15,6 +15,3 @@ mod histories;
 
 #[path = "libro/bounds.rs"]
 mod bounds;
-
-#[path = "libro/statements.rs"]
-mod statements;

@@ -6,6 +6,7 @@
 //! later, and nothing moves.
 
 pub mod schedule;
+pub mod settle;
 
 use crate::record::{Contract, ContractState, LookRow};
 use crate::time::Timestamp;

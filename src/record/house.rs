@@ -4,6 +4,7 @@ use crate::limits;
 use crate::probe::address::AddressRule;
 use crate::probe::plan::Capabilities;
 use crate::time::Timestamp;
+use crate::verdict::ProbePolicy;
 use crate::wire::address::{Address, Domain, SystemName};
 use crate::wire::key::SigningKey;
 use serde_json::Value;
@@ -36,8 +37,9 @@ pub struct Settings {
     pub review_window_ms: i64,
     /// Whether verifica@ of this house arbitrates.
     pub arbiter: bool,
-    pub confirm_after_ms: i64,
     pub on_undecided_at_expiry: OnUndecided,
+    /// How looks are made.
+    pub policy: ProbePolicy,
     /// The test types that this host can run now.
     pub capabilities: Capabilities,
     /// Which literal addresses a test may name.
@@ -89,8 +91,8 @@ impl Default for Settings {
             reclaim_grace_ms: limits::RECLAIM_GRACE_MS,
             review_window_ms: limits::REVIEW_WINDOW_MS,
             arbiter: true,
-            confirm_after_ms: limits::CONFIRM_AFTER_MS,
             on_undecided_at_expiry: OnUndecided::Hold,
+            policy: ProbePolicy::default(),
             capabilities: Capabilities::network(),
             addresses: AddressRule::default(),
         }

@@ -3,10 +3,12 @@
 
 mod document;
 mod evidence;
+pub mod policy;
 mod replay;
 
 pub use document::{Document, check_json};
 pub use evidence::{Case, LookRecord};
+pub use policy::ProbePolicy;
 pub use replay::{Replayed, replay, replay_with};
 
 use crate::limits;

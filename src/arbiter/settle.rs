@@ -1,0 +1,475 @@
+//! What a look leads to. Two looks that agree become a signed verdict; anything else comes round again.
+//!
+//! Every function here is decided inside a transaction on the row as it is then. A worker whose lease lapsed, or whose
+//! contract was delivered anew or ended meanwhile, finds another row and changes nothing.
+
+use super::{judgeable, schedule};
+use crate::ids::Ids;
+use crate::limits;
+use crate::probe::observation::{FetchKey, Observation};
+use crate::probe::result::TestResult;
+use crate::record::{Change, Contract, Decision, House, LookRow, ObservationRow, View};
+use crate::refusal::retryable;
+use crate::time::Timestamp;
+use crate::verdict::{Document, Look, Verdict, agree};
+use crate::wire::address::SystemName;
+use crate::wire::digest::Sha256;
+use crate::wire::envelope::{Draft, Kind, Payload};
+use crate::wire::quote::OP_MEDIA;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What is to be done about a claimed row.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// The contract is no longer this arbiter's business.
+    Nothing,
+    Look(Box<Contract>),
+    /// A verdict was signed and kept; whether the ledger has it is not known, so it is posted again, byte for byte.
+    Post(Value),
+}
+
+/// What the ledger's door answered to a posted verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Posted {
+    Taken,
+    Refused { code: u16, reason: String },
+}
+
+/// What came of a look.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The row changed hands, or the contract moved on, while this look was made.
+    Stale,
+    /// Undecided; the next look is due then.
+    Undecided { due: Timestamp, reason: String },
+    /// Decided once; the look that must agree is due then.
+    Confirm { due: Timestamp },
+    /// Decided; this signed envelope goes to the ledger's ordinary door.
+    Post(Value),
+}
+
+pub fn task(house: &House, view: &dyn View, claimed: &LookRow) -> Task {
+    match contract_of(house, view, claimed) {
+        None => Task::Nothing,
+        Some(contract) => match &claimed.posting {
+            Some(envelope) => Task::Post(envelope.clone()),
+            None => Task::Look(Box::new(contract)),
+        },
+    }
+}
+
+/// A row about which nothing is to be done ends here.
+pub fn drop_row(view: &dyn View, claimed: &LookRow) -> Decision<()> {
+    match mine(view, claimed) {
+        Some(row) => Decision {
+            changes: vec![Change::PutLook(LookRow {
+                done: true,
+                lease_until: None,
+                first: None,
+                posting: None,
+                ..row
+            })],
+            reply: (),
+        },
+        None => Decision::nothing(()),
+    }
+}
+
+pub fn settle(
+    house: &House,
+    view: &dyn View,
+    now: Timestamp,
+    ids: &mut Ids,
+    claimed: &LookRow,
+    look: &Look,
+    seen: &BTreeMap<FetchKey, Observation>,
+) -> Decision<Step> {
+    let (Some(row), Some(contract)) = (mine(view, claimed), contract_of(house, view, claimed)) else {
+        return Decision::nothing(Step::Stale);
+    };
+    let joint = look.joint();
+    if joint.verdict == Verdict::Undecided {
+        return undecided(row, now, ids, joint.razon);
+    }
+    let Some(first) = row.first.as_ref().and_then(read_look) else {
+        let due = now.plus(i64::try_from(house.settings.policy.confirm_after_ms).unwrap_or(i64::MAX));
+        let last = told(now, joint.verdict, "decided once, to be confirmed");
+        let row = LookRow { first: Some(write_look(look)), due, lease_until: None, last, ..row };
+        return Decision {
+            changes: [observations(&contract, now, seen), vec![Change::PutLook(row)]].concat(),
+            reply: Step::Confirm { due },
+        };
+    };
+    let agreed = agree(&first, look);
+    let joint = agreed.joint();
+    if joint.verdict == Verdict::Undecided {
+        return undecided(row, now, ids, joint.razon);
+    }
+    let verdict = signed_verdict(house, now, ids, &contract, &[first, look.clone()], &agreed);
+    let envelope = verdict_envelope(house, now, &contract, &row, joint.verdict, verdict);
+    // The lease stays: the worker that decided posts now, and another may only after the lease has lapsed.
+    let last = told(now, joint.verdict, &joint.razon);
+    let row = LookRow { posting: Some(envelope.clone()), first: None, due: now, last, ..row };
+    Decision {
+        changes: [observations(&contract, now, seen), vec![Change::PutLook(row)]].concat(),
+        reply: Step::Post(envelope),
+    }
+}
+
+/// What the ledger's door answered to the posted verdict. When it took it, the contract has ended and the row with it,
+/// in the ledger's own transaction; a row that is still open therefore means that it did not.
+pub fn posted(
+    house: &House,
+    view: &dyn View,
+    now: Timestamp,
+    ids: &mut Ids,
+    claimed: &LookRow,
+    answer: &Posted,
+) -> Decision<()> {
+    let Some(row) = mine(view, claimed) else { return Decision::nothing(()) };
+    if row.done || contract_of(house, view, claimed).is_none() {
+        return drop_row(view, claimed);
+    }
+    let attempts = row.attempts.saturating_add(1);
+    let due = schedule::next_look(now, attempts, ids);
+    let (again, reason) = match answer {
+        Posted::Taken => (true, "the ledger took the verdict, and the contract has not ended".to_owned()),
+        Posted::Refused { code, reason } => {
+            (retryable(*code), format!("the ledger refused the verdict ({code}): {reason}"))
+        }
+    };
+    let last = told(now, Verdict::Undecided, &reason);
+    // A passing fault: the same bytes again. A lasting one: what was decided cannot be posted, so look afresh.
+    let posting = if again { row.posting.clone() } else { None };
+    let row = LookRow { posting, first: None, attempts, due, lease_until: None, last, ..row };
+    Decision { changes: vec![Change::PutLook(row)], reply: () }
+}
+
+/// The same work under a later lease; `None` when the row is no longer this worker's.
+pub fn renew(view: &dyn View, claimed: &LookRow, lease_until: Timestamp) -> Decision<Option<LookRow>> {
+    match mine(view, claimed) {
+        Some(row) => {
+            let row = LookRow { lease_until: Some(lease_until), ..row };
+            Decision { changes: vec![Change::PutLook(row.clone())], reply: Some(row) }
+        }
+        None => Decision::nothing(None),
+    }
+}
+
+/// The row, if it is still the one that was claimed.
+fn mine(view: &dyn View, claimed: &LookRow) -> Option<LookRow> {
+    view.look(&claimed.contract).filter(|row| {
+        !row.done
+            && row.created == claimed.created
+            && row.delivery == claimed.delivery
+            && row.lease_until == claimed.lease_until
+    })
+}
+
+/// The contract, if it is still to be judged, and as it was when this work began.
+fn contract_of(house: &House, view: &dyn View, claimed: &LookRow) -> Option<Contract> {
+    view.contract(&claimed.contract).filter(|contract| {
+        contract.is_arbitrated_by(&house.domain)
+            && judgeable(contract)
+            && contract.history.len() as u64 == claimed.delivery
+    })
+}
+
+fn undecided(row: LookRow, now: Timestamp, ids: &mut Ids, reason: String) -> Decision<Step> {
+    let attempts = row.attempts.saturating_add(1);
+    let due = schedule::next_look(now, attempts, ids);
+    let last = told(now, Verdict::Undecided, &reason);
+    let row = LookRow { attempts, due, lease_until: None, first: None, last, ..row };
+    Decision { changes: vec![Change::PutLook(row)], reply: Step::Undecided { due, reason } }
+}
+
+fn told(now: Timestamp, verdict: Verdict, reason: &str) -> Option<Value> {
+    Some(json!({"at": now, "verdict": verdict.word(), "reason": reason}))
+}
+
+/// Only what a verdict may come to stand on is kept.
+fn observations(contract: &Contract, now: Timestamp, seen: &BTreeMap<FetchKey, Observation>) -> Vec<Change> {
+    let kept = seen.values().map(|seen| {
+        let bytes = seen.to_bytes();
+        let sha256 = Sha256::of(&bytes);
+        Change::PutObservation(ObservationRow { sha256, at: now, contract: contract.id.clone(), bytes })
+    });
+    kept.collect()
+}
+
+fn signed_verdict(
+    house: &House,
+    now: Timestamp,
+    ids: &mut Ids,
+    contract: &Contract,
+    looks: &[Look],
+    agreed: &Look,
+) -> Value {
+    let by = house.address(SystemName::Verifica);
+    let policy = house.settings.policy.stated();
+    let document = Document {
+        id: &ids.uuid(),
+        contract: &contract.id,
+        house: house.domain.as_str(),
+        by: by.as_str(),
+        at: now,
+        policy: &policy,
+        looks,
+        agreed,
+    };
+    house.signed(document.to_json())
+}
+
+/// The operation's id follows from the contract and what was delivered, so no second verdict can stand beside it.
+fn verdict_envelope(
+    house: &House,
+    now: Timestamp,
+    contract: &Contract,
+    row: &LookRow,
+    verdict: Verdict,
+    document: Value,
+) -> Value {
+    let name = format!("verdict:{}:{}:{}", house.domain, contract.id, row.delivery);
+    let op = if verdict == Verdict::Pass { "release" } else { "refund" };
+    let note: String = document
+        .get("razon")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .chars()
+        .take(limits::NOTE_CHARS_MAX)
+        .collect();
+    house.letter(Draft {
+        id: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, name.as_bytes()).to_string(),
+        from: house.address(SystemName::Verifica),
+        to: vec![house.address(SystemName::Libro)],
+        kind: Kind::Task,
+        created: now,
+        expires: None,
+        deliver_after: None,
+        thread: Some(contract.id.clone()),
+        in_reply_to: None,
+        payload: Payload::Clear {
+            media: OP_MEDIA.to_owned(),
+            body: json!({"op": op, "contract": contract.id, "note": note, "veredicto": document}),
+        },
+        more: Map::new(),
+    })
+}
+
+fn write_look(look: &Look) -> Value {
+    let observations: Vec<Value> =
+        look.observations.iter().map(|(key, sha256)| json!({"key": key, "sha256": sha256})).collect();
+    json!({
+        "at": look.at,
+        "results": look.results.iter().map(TestResult::to_json).collect::<Vec<_>>(),
+        "observations": observations,
+        "attestations": look.attestations,
+    })
+}
+
+fn read_look(doc: &Value) -> Option<Look> {
+    let list = |field: &str| doc.get(field).and_then(Value::as_array);
+    let mut observations = BTreeMap::new();
+    for entry in list("observations")? {
+        let key: FetchKey = serde_json::from_value(entry.get("key")?.clone()).ok()?;
+        observations.insert(key, Sha256::parse(entry.get("sha256")?.as_str()?)?);
+    }
+    Some(Look {
+        at: Timestamp::parse(doc.get("at")?.as_str()?)?,
+        results: list("results")?.iter().map(TestResult::from_json).collect::<Option<_>>()?,
+        observations,
+        attestations: serde_json::from_value(doc.get("attestations")?.clone()).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbiter::look_for;
+    use crate::probe::observation::Cause;
+    use crate::probe::result::{Evidence, Outcome};
+    use crate::record::memory::MemoryView;
+    use crate::record::{ContractState, Settings};
+    use crate::wire::Domain;
+    use crate::wire::key::SigningKey;
+
+    struct Scene {
+        house: House,
+        view: MemoryView,
+        ids: Ids,
+        now: Timestamp,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let house = House {
+                domain: Domain::parse("mar.example").expect("domain"),
+                public_url: "http://127.0.0.1:1".into(),
+                host: "127.0.0.1:1".into(),
+                key: SigningKey::from_seed([1; 32]),
+                settings: Settings::default(),
+            };
+            let now = Timestamp::from_millis(1_800_000_000_000);
+            let contract = json!({
+                "id": "contract-1", "kind": "escrow", "house": "mar.example", "seller": "leo@b.example",
+                "buyer": "ana@a.example", "amount": 200, "arbiter": "verifica@mar.example", "state": "delivered",
+                "terms": {"verify": [{"type": "http_status", "url": "https://seller.example/"}]},
+                "created": now, "updated": now, "history": [{"op": "accept"}, {"op": "deliver"}],
+            });
+            let contract = Contract::from_json(contract).expect("contract");
+            let mut view = MemoryView::new();
+            let row = look_for(&contract, now);
+            view.apply(vec![Change::InsertContract(contract), Change::PutLook(row)]).expect("applied");
+            Scene { house, view, ids: Ids::from_seed([2; 32]), now }
+        }
+
+        fn claim(&mut self) -> LookRow {
+            let row = self.view.look("contract-1").expect("row");
+            let row = LookRow { lease_until: Some(self.now.plus(limits::LOOK_LEASE_MS)), ..row };
+            self.view.apply(vec![Change::PutLook(row.clone())]).expect("applied");
+            row
+        }
+
+        fn settle(&mut self, claimed: &LookRow, outcome: Outcome) -> Step {
+            let look = look_of(self.now, outcome);
+            let seen = BTreeMap::new();
+            let decision = settle(&self.house, &self.view, self.now, &mut self.ids, claimed, &look, &seen);
+            self.view.commit(decision).expect("applied")
+        }
+
+        fn row(&self) -> LookRow {
+            self.view.look("contract-1").expect("row")
+        }
+    }
+
+    fn look_of(at: Timestamp, outcome: Outcome) -> Look {
+        let result = TestResult {
+            outcome,
+            test_type: "http_status".into(),
+            name: None,
+            reason: format!("status {}", outcome.word()),
+            evidence: Evidence::new(),
+        };
+        Look::new(at, vec![result], &BTreeMap::new())
+    }
+
+    #[test]
+    fn two_looks_that_agree_become_one_signed_verdict() {
+        for (outcome, op) in [(Outcome::Pass, "release"), (Outcome::Fail, "refund")] {
+            let mut scene = Scene::new();
+            let claimed = scene.claim();
+            let due = scene.now.plus(limits::CONFIRM_AFTER_MS);
+            assert_eq!(scene.settle(&claimed, outcome), Step::Confirm { due });
+            assert_eq!((scene.row().due, scene.row().lease_until), (due, None));
+            scene.now = due;
+            let claimed = scene.claim();
+            let Step::Post(envelope) = scene.settle(&claimed, outcome) else { panic!("no verdict") };
+            assert!(scene.house.key.public().verify_object(&envelope, "signature"));
+            let body = &envelope["content"]["body"];
+            assert_eq!((body["op"].as_str(), body["contract"].as_str()), (Some(op), Some("contract-1")));
+            let verdict = &body["veredicto"];
+            assert!(scene.house.key.public().verify_object(verdict, "signature"));
+            assert_eq!(verdict["looks"].as_array().map(Vec::len), Some(2));
+            assert_eq!(verdict["pasa"], Value::Bool(outcome == Outcome::Pass));
+            assert_eq!(scene.row().posting.as_ref(), Some(&envelope));
+            // A crash before or after posting: the same bytes again.
+            scene.now = scene.now.plus(limits::LOOK_LEASE_MS + 1);
+            let again = scene.claim();
+            match task(&scene.house, &scene.view, &again) {
+                Task::Post(posted) => assert_eq!(posted, envelope),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn looks_that_disagree_or_do_not_decide_move_nothing() {
+        let undecided = Outcome::Undecided(Cause::Network);
+        let pairs = [
+            (Outcome::Pass, Outcome::Fail),
+            (Outcome::Fail, Outcome::Pass),
+            (Outcome::Pass, undecided),
+            (Outcome::Fail, undecided),
+        ];
+        for (first, second) in pairs {
+            let mut scene = Scene::new();
+            let claimed = scene.claim();
+            assert!(matches!(scene.settle(&claimed, first), Step::Confirm { .. }));
+            let claimed = scene.claim();
+            let Step::Undecided { due, .. } = scene.settle(&claimed, second) else { panic!("{first:?} {second:?}") };
+            assert!(due > scene.now);
+            let row = scene.row();
+            assert_eq!((row.attempts, row.first, row.posting), (1, None, None));
+            // It takes two agreeing looks from the start again.
+            let claimed = scene.claim();
+            assert!(matches!(scene.settle(&claimed, second), Step::Confirm { .. } | Step::Undecided { .. }));
+        }
+        let mut scene = Scene::new();
+        let claimed = scene.claim();
+        assert!(matches!(scene.settle(&claimed, undecided), Step::Undecided { .. }));
+    }
+
+    #[test]
+    fn a_look_that_began_before_a_delivery_or_an_end_says_nothing() {
+        let mut scene = Scene::new();
+        let claimed = scene.claim();
+        let mut contract = scene.view.contract("contract-1").expect("contract");
+        contract.history.push(json!({"op": "deliver"}));
+        let fresh = look_for(&contract, scene.now.plus(5));
+        scene.view.apply(vec![Change::PutContract(contract), Change::PutLook(fresh.clone())]).expect("applied");
+        assert_eq!(scene.settle(&claimed, Outcome::Pass), Step::Stale);
+        assert_eq!(scene.row(), fresh);
+
+        let mut scene = Scene::new();
+        let claimed = scene.claim();
+        let mut contract = scene.view.contract("contract-1").expect("contract");
+        contract.state = ContractState::Released;
+        scene.view.apply(vec![Change::PutContract(contract)]).expect("applied");
+        assert_eq!(scene.settle(&claimed, Outcome::Pass), Step::Stale);
+        assert!(matches!(task(&scene.house, &scene.view, &claimed), Task::Nothing));
+        let dropped = drop_row(&scene.view, &claimed);
+        scene.view.commit(dropped).expect("applied");
+        assert!(scene.row().done);
+    }
+
+    #[test]
+    fn a_lapsed_lease_is_nobodys_and_a_renewed_one_is_still_mine() {
+        let mut scene = Scene::new();
+        let lapsed = scene.claim();
+        scene.now = scene.now.plus(1);
+        let other = scene.claim();
+        assert_eq!(scene.settle(&lapsed, Outcome::Pass), Step::Stale);
+        let later = scene.now.plus(limits::LOOK_LEASE_MS * 2);
+        let renewed = renew(&scene.view, &other, later);
+        let renewed = scene.view.commit(renewed).expect("applied").expect("mine");
+        assert_eq!(scene.settle(&other, Outcome::Pass), Step::Stale);
+        assert!(matches!(scene.settle(&renewed, Outcome::Pass), Step::Confirm { .. }));
+        let gone = renew(&scene.view, &lapsed, later);
+        assert!(scene.view.commit(gone).expect("applied").is_none());
+    }
+
+    #[test]
+    fn a_refused_verdict_is_repeated_if_that_may_help_and_looked_at_afresh_if_not() {
+        for (code, kept) in [(421, true), (503, true), (403, false), (409, false)] {
+            let mut scene = Scene::new();
+            let claimed = scene.claim();
+            scene.settle(&claimed, Outcome::Pass);
+            let claimed = scene.claim();
+            assert!(matches!(scene.settle(&claimed, Outcome::Pass), Step::Post(_)));
+            let answer = Posted::Refused { code, reason: "no".into() };
+            let decision = posted(&scene.house, &scene.view, scene.now, &mut scene.ids, &claimed, &answer);
+            scene.view.commit(decision).expect("applied");
+            let row = scene.row();
+            assert_eq!((row.posting.is_some(), row.done, row.lease_until), (kept, false, None), "{code}");
+            assert!(row.due > scene.now);
+        }
+    }
+
+    #[test]
+    fn a_look_survives_its_record() {
+        let look = look_of(Timestamp::from_millis(5), Outcome::Undecided(Cause::Edge));
+        assert_eq!(read_look(&write_look(&look)), Some(look));
+        assert_eq!(read_look(&json!({})), None);
+    }
+}

@@ -109,6 +109,9 @@ pub const RESOLVE_FLIGHTS_KEPT: usize = 1_024;
 pub const TXT_RECORDS_MAX: usize = 16;
 pub const PEER_IDLE_MS: u64 = 60_000;
 pub const PEER_IDLE_PER_HOST_MAX: usize = 4;
+/// What an agent reads from its own house in one answer, a full mailbox included.
+pub const AGENT_ANSWER_BYTES_MAX: usize = 64 * 1_048_576;
+pub const AGENT_CALL_MS: u64 = 30_000;
 
 // ---- Sending queue -----------------------------------------------------------------------------------------------
 pub const RETRY_BASE_MS: i64 = 1_000;

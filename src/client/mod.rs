@@ -3,6 +3,7 @@
 //! Nothing here decides whether an envelope is welcome. What a peer answers is bounded in bytes and in time, redirects
 //! are never followed, and no name that a stranger chose leads to an address that the house's rule does not admit.
 
+pub mod agent;
 pub mod cache;
 pub mod dns;
 pub mod peer;

@@ -177,7 +177,10 @@ impl Suite {
     /// The jobs that this host is to run, by the position of their test.
     pub fn jobs(&self) -> Vec<(usize, &Exit0)> {
         let jobs = self.tests.iter().enumerate().filter_map(|(n, planned)| match &planned.parsed {
-            Parsed::Ready(Test { claim: Claim::Exit0(job), .. }) => Some((n, job)),
+            Parsed::Ready(test) => match &test.claim {
+                Claim::Exit0(job) => Some((n, job)),
+                _ => None,
+            },
             _ => None,
         });
         jobs.collect()
@@ -229,7 +232,7 @@ impl Suite {
 
     fn ready(&self) -> impl Iterator<Item = &Test> {
         self.tests.iter().filter_map(|planned| match &planned.parsed {
-            Parsed::Ready(test) => Some(test),
+            Parsed::Ready(test) => Some(test.as_ref()),
             _ => None,
         })
     }
@@ -263,7 +266,7 @@ fn plan(test: Value<'_>, policy: &UrlPolicy, capabilities: &Capabilities) -> Pla
     Planned { test_type, name, parsed, unenforced }
 }
 
-fn runnable(test: Test, capabilities: &Capabilities) -> Parsed {
+fn runnable(test: Box<Test>, capabilities: &Capabilities) -> Parsed {
     let test_type = test.test_type();
     let host = |reason: String| Parsed::Unjudgeable { cause: Cause::Host, reason };
     if !capabilities.types.contains(&test_type) {

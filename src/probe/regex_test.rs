@@ -13,7 +13,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub struct RegexTest {
     pub target: Target,
-    pub pattern: Pattern,
+    pub pattern: Box<Pattern>,
     /// As the test wrote it.
     pub source: String,
     pub flags: String,
@@ -50,7 +50,7 @@ impl RegexTest {
                 text::plain(&reason, REASON_CHARS)
             )),
         })?;
-        Ok(RegexTest { target, pattern, source, flags })
+        Ok(RegexTest { target, pattern: Box::new(pattern), source, flags })
     }
 
     pub(super) const fn need(&self) -> Need {

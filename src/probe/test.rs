@@ -50,7 +50,7 @@ pub enum Claim {
 
 #[derive(Clone, Debug)]
 pub enum Parsed {
-    Ready(Test),
+    Ready(Box<Test>),
     /// Of a known type, and wrong: it fails, without a request. `rule` is the number of the rule, for example `V20`.
     Malformed {
         rule: &'static str,
@@ -118,7 +118,7 @@ impl Test {
     /// The same from a text that was read strictly, which still has every digit of its numbers.
     pub fn read(test: Value<'_>, policy: &UrlPolicy) -> Parsed {
         match read(test, policy) {
-            Ok(test) => Parsed::Ready(test),
+            Ok(test) => Parsed::Ready(Box::new(test)),
             Err(Flaw::Malformed { rule, reason }) => Parsed::Malformed { rule, reason },
             Err(Flaw::Unjudgeable { cause, reason }) => Parsed::Unjudgeable { cause, reason },
         }

@@ -8,7 +8,7 @@
 use super::cards::{Asker, seen_by};
 use super::outbound::id_reused;
 use super::policy::{Welcome, welcome};
-use super::{Answer, Arrival, delegation, letters, no_such_agent, precheck, within_rate};
+use super::{Answer, Arrival, delegation, letters, no_such_agent, precheck, weight, within_rate};
 use crate::ids::Ids;
 use crate::libro::{self, Books, Ctx};
 use crate::record::{AgentRecord, Cards, Change, Decided, Decision, House, Letter, MailRecord, OperationRecord};
@@ -52,7 +52,7 @@ pub fn inbound(
             None => format!("inbound:{}", envelope.from.domain()),
         };
         within_rate(view.rate(&key, now), house.settings.mail_per_minute, now, "envelopes from one sender")?;
-        changes.push(Change::CountRate { key, at: now, hits: 1 });
+        changes.push(Change::CountRate { key, at: now, hits: weight(envelope, waiting.len()) });
     }
     let ctx = Ctx { house, view, now, cards };
     let mut desk = Desk {
@@ -146,9 +146,12 @@ impl Desk<'_> {
         let (house, view, now) = (self.ctx.house, self.ctx.view, self.ctx.now);
         let envelope = self.arrival.verified.envelope();
         offered(house, to)?;
-        let asker = Asker::Card(self.sender.card(self.arrival));
-        let record = seen_by(view, to.local(), asker, now).filter(|record| !record.card.ended(now));
-        let record = record.ok_or_else(no_such_agent)?;
+        let record = if self.sender.own_voice {
+            view.agent(to.local())
+        } else {
+            seen_by(view, to.local(), Asker::Card(self.sender.card(self.arrival)), now)
+        };
+        let record = record.filter(|record| !record.card.ended(now)).ok_or_else(no_such_agent)?;
         if to.is_system(&house.domain, SystemName::Libro) {
             return self.operate(ids, to);
         }

@@ -418,6 +418,10 @@ fn the_houses_own_names() {
     let answer = world.arrive(envelope("receipt-01", "libro@mar.example", &[ANA], json!({"type": "receipt"})));
     assert_eq!(answer.code, 202, "{answer:?}");
     assert_eq!(world.mailbox("ana")[0].meta["via"], "libro");
+    // The ledger's letters find a secret agent too: it is the one that they are about.
+    world.agent("oculta", json!({"visibility": "secret"}));
+    let doc = envelope("receipt-02", "libro@mar.example", &["oculta@mar.example"], json!({"type": "receipt"}));
+    assert_eq!(world.arrive(doc).code, 202);
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub use outbound::outbound;
 pub use registration::register;
 pub use system::system_cards;
 
+use crate::limits;
 use crate::record::House;
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -115,6 +116,13 @@ pub(crate) fn within_rate(hits: u32, limit: u32, now: Timestamp, what: &str) -> 
     }
     let reason = format!("over {limit} {what} a minute; wait for the next minute");
     Err(Refusal::new(Rule::RateLimited, reason).retry_after(now.seconds_to_next_minute()))
+}
+
+/// What an envelope counts for towards its sender's rate: one, or as many as the copies of it that this house keeps fill
+/// largest envelopes. Fifty recipients of a short letter are one letter; of the longest, fifty.
+pub(crate) fn weight(envelope: &Envelope, copies: usize) -> u32 {
+    let kept = envelope.bytes.saturating_mul(copies).div_ceil(limits::ENVELOPE_BYTES_DEFAULT);
+    u32::try_from(kept).unwrap_or(u32::MAX).max(1)
 }
 
 /// The distinct domains of these addresses, each with its own, in the order of first mention.

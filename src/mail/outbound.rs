@@ -3,7 +3,7 @@
 //! An id of a sender names one envelope for ever. The same envelope handed in again is answered as the first time; another
 //! envelope under the same id is refused, here and at every house that saw the first.
 
-use super::{Answer, by_domain, job_id, not_expired, within_rate};
+use super::{Answer, by_domain, job_id, not_expired, weight, within_rate};
 use crate::record::{Change, Decided, Decision, House, Job, JobStatus, SeenRecord, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -42,16 +42,14 @@ pub fn outbound(
     }
     let key = format!("outbound:{}", envelope.from);
     within_rate(view.rate(&key, now), house.settings.mail_per_minute, now, "envelopes from one sender")?;
-    let mut changes = vec![Change::CountRate { key, at: now, hits: 1 }];
+    let mut changes = Vec::new();
     let mut jobs = Vec::new();
-    let mut fresh = false;
     for (domain, to) in by_domain(&envelope.to) {
         let job = job_id(envelope.from.as_str(), &envelope.id, &domain);
         jobs.push(json!({"job": job, "domain": domain, "to": to}));
         if view.job(&job).is_some() {
             continue;
         }
-        fresh = true;
         changes.push(Change::PutJob(Job {
             job,
             envelope_id: envelope.id.clone(),
@@ -69,6 +67,8 @@ pub fn outbound(
             envelope: envelope.doc().clone(),
         }));
     }
+    let fresh = changes.len();
+    changes.push(Change::CountRate { key, at: now, hits: weight(envelope, fresh) });
     if seen.is_none() {
         changes.push(Change::PutSeen(SeenRecord {
             from: envelope.from.clone(),
@@ -79,7 +79,7 @@ pub fn outbound(
         }));
     }
     let mut body = json!({"ok": true, "code": 202, "id": envelope.id, "jobs": jobs});
-    if !fresh {
+    if fresh == 0 {
         body["duplicate"] = true.into();
     }
     Ok(Decision { changes, reply: Answer::new(202, body) })
@@ -187,6 +187,23 @@ mod tests {
         assert!(over.retry_after.is_some_and(|seconds| (1..=60).contains(&seconds)));
         world.now = world.now.plus(60_000);
         assert_eq!(world.send(from_ana("envelope-over", &["leo@b.example"], json!({}))).code, 202);
+    }
+
+    #[test]
+    fn a_long_letter_to_many_houses_counts_for_what_it_fills() {
+        let mut world = world();
+        let to: Vec<String> = (0..limits::RECIPIENTS_MAX).map(|n| format!("leo@d{n}.example")).collect();
+        let to: Vec<&str> = to.iter().map(String::as_str).collect();
+        let rate = |world: &World| world.view.rate("outbound:ana@mar.example", world.now);
+        assert_eq!(world.send(from_ana("envelope-1", &to, json!({}))).code, 202);
+        assert_eq!(rate(&world), 1);
+        let body = "x".repeat(limits::ENVELOPE_BYTES_DEFAULT - 10_000);
+        let long = json!({"content": {"media": "text/plain", "body": body}});
+        assert_eq!(world.send(from_ana("envelope-2", &to, long.clone())).code, 202);
+        let counted = rate(&world);
+        assert_eq!(counted, 1 + limits::RECIPIENTS_MAX as u32);
+        assert_eq!(world.send(from_ana("envelope-2", &to, long)).code, 202);
+        assert_eq!(rate(&world), counted + 1, "a repetition keeps nothing more");
     }
 
     #[test]

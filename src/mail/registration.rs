@@ -45,6 +45,9 @@ pub fn register(
         Authority::Agent(caller) => {
             same_as_now(view, caller, now)?;
             if let Some(via) = entry.entitlement(caller) {
+                if caller.messages_only() && entry.request.profile != Given::Omitted {
+                    return Err(profile_out_of_scope());
+                }
                 let key = format!("card:{}", caller.address);
                 within_rate(view.rate(&key, now), house.settings.mail_per_minute, now, "changes of cards")?;
                 entry.via = via.to_owned();
@@ -84,7 +87,7 @@ pub fn set_profile(
     let record = view.agent(local).filter(|record| visible_to(&record.card, Asker::Card(caller), now));
     let record = record.filter(|record| !record.card.revoked && !record.system).ok_or_else(no_such_agent)?;
     if caller.messages_only() {
-        return Err(Refusal::new(Rule::OutOfScope, "a messages-only address may not edit a profile"));
+        return Err(profile_out_of_scope());
     }
     let delegated_by = record.card.delegation.as_ref().map(|delegation| &delegation.by);
     if caller.address != record.card.address && Some(&caller.address) != delegated_by {
@@ -379,6 +382,10 @@ fn dollars_need_a_wallet(card: &Map<String, Value>) -> Result<(), Refusal> {
         return Err(bad("a price in dollars needs a wallet to be paid to; give wallets"));
     }
     Ok(())
+}
+
+fn profile_out_of_scope() -> Refusal {
+    Refusal::new(Rule::OutOfScope, "a messages-only address may not edit a profile")
 }
 
 fn reserved(local: &Local) -> Refusal {

@@ -634,6 +634,11 @@ fn only_owner_and_parent_edit_a_profile() {
     assert_eq!(edit(&mut world, "bot.alicia", "alicia", body.clone()).code, 200);
     is(&edit(&mut world, "alicia", "pedro", body.clone()), Rule::NotYours);
     is(&edit(&mut world, "mudo.alicia", "mudo.alicia", body.clone()), Rule::OutOfScope);
+    let authority = owner(&world, "mudo.alicia");
+    let update = registration("mudo.alicia", world.now, body.clone());
+    is(&world.register(update, authority.clone()), Rule::OutOfScope);
+    let update = registration("mudo.alicia", world.now, json!({"inbox": {"policy": "pow"}}));
+    assert_eq!(world.register(update, authority).code, 201);
     let hidden = edit(&mut world, "oculta", "pedro", body.clone());
     assert_eq!(hidden, edit(&mut world, "nadie", "pedro", body.clone()));
     is(&hidden, Rule::NoSuchAgent);

@@ -15,3 +15,6 @@ mod histories;
 
 #[path = "libro/bounds.rs"]
 mod bounds;
+
+#[path = "libro/statements.rs"]
+mod statements;

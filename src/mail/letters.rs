@@ -125,3 +125,59 @@ fn record_of(letter: &Letter, local: &str, id: &str, from: &str, now: Timestamp)
         envelope: letter.doc.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::fixture::{START, World, address, domain, envelope};
+
+    fn letter(to: &[&str], deliver_after: Option<Timestamp>) -> Letter {
+        let doc = envelope("receipt-01", "libro@mar.example", to, json!({"type": "receipt"}));
+        let to = to.iter().map(|to| address(to)).collect();
+        Letter { doc, to, via: "libro", deliver_after }
+    }
+
+    #[test]
+    fn here_into_the_mailbox_elsewhere_into_the_queue_and_nobody_nowhere() {
+        let mut world = World::new();
+        world.agent("ana", json!({"inbox": {"policy": "allowlist", "blocklist": ["mar.example"]}}));
+        let to = ["ana@mar.example", "nobody@mar.example", "leo@b.example", "eva@b.example", "tom@c.example"];
+        let changes = letters(&world.house, &world.view, world.now, vec![letter(&to, None)]);
+        world.view.apply(changes).expect("applied");
+        assert_eq!(world.mailbox("ana").len(), 1);
+        assert_eq!(world.mailbox("ana")[0].meta["via"], "libro");
+        let jobs = world.jobs();
+        let mut queued: Vec<(String, usize)> = jobs.iter().map(|j| (j.domain.to_string(), j.to.len())).collect();
+        queued.sort();
+        assert_eq!(queued, vec![("b.example".to_owned(), 2), ("c.example".to_owned(), 1)]);
+        assert!(jobs.iter().all(|job| job.from_local == "libro" && job.next_attempt == START));
+        // The same letter again changes nothing.
+        let changes = letters(&world.house, &world.view, world.now, vec![letter(&to, None)]);
+        world.view.apply(changes).expect("applied");
+        assert_eq!((world.mailbox("ana").len(), world.jobs().len()), (1, 2));
+    }
+
+    #[test]
+    fn a_letter_for_later_waits_in_the_queue_even_for_a_mailbox_of_this_house() {
+        let mut world = World::new();
+        world.agent("ana", json!({}));
+        let later = START.plus(1_000);
+        let changes = letters(&world.house, &world.view, world.now, vec![letter(&["ana@mar.example"], Some(later))]);
+        world.view.apply(changes).expect("applied");
+        assert!(world.mailbox("ana").is_empty());
+        assert_eq!(world.jobs()[0].next_attempt, later);
+        assert_eq!(world.jobs()[0].domain, domain("mar.example"));
+    }
+
+    #[test]
+    fn notices_bound_what_a_peer_says() {
+        let world = World::new();
+        let original = envelope("envelope-1", "ana@mar.example", &["leo@b.example"], json!({"thread": "hilo"}));
+        let fate = Fate { to: address("leo@b.example"), delivered: false, reason: "x".repeat(1 << 20) };
+        let mut ids = Ids::from_seed([1; 32]);
+        let notice = notice(&world.house, START, &mut ids, &original, &address("ana@mar.example"), &fate);
+        let reason = notice.doc["content"]["body"]["reason"].as_str().expect("reason");
+        assert_eq!(reason.chars().count(), limits::PEER_REASON_CHARS_MAX + 1);
+        assert_eq!(notice.doc["thread"], "hilo");
+    }
+}

@@ -112,3 +112,99 @@ fn read_receipt(house: &House, now: Timestamp, ids: &mut Ids, owner: &Address, r
     };
     Some(Letter { doc: house.letter(draft), to: vec![sender], via: "postmaster", deliver_after: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::fixture::{START, World, envelope};
+
+    fn ack(world: &mut World, body: Value) -> Answer {
+        let owner = world.card_of("ana");
+        let mut ids = world.ids();
+        let decided = acknowledge(&world.house, &world.view, world.now, &mut ids, &owner, &body);
+        world.keep(decided)
+    }
+
+    fn world(capabilities: Value) -> World {
+        let mut world = World::new();
+        world.agent("ana", json!({"capabilities": capabilities}));
+        world.agent("bob", json!({}));
+        for (id, to) in [("envelope-1", "ana"), ("envelope-2", "ana"), ("envelope-3", "bob")] {
+            world.arrive(envelope(id, "leo@b.example", &[&format!("{to}@mar.example")], json!({"thread": "hilo"})));
+        }
+        world
+    }
+
+    #[test]
+    fn only_what_lay_in_ones_own_mailbox_is_acknowledged_and_only_once() {
+        let mut world = world(json!({}));
+        let ids = json!({"ids": ["envelope-1", "envelope-3", "unknown-1", "envelope-1", "../bob/envelope-3", ""]});
+        let answer = ack(&mut world, ids.clone());
+        assert_eq!((answer.code, answer.body), (200, json!({"acked": ["envelope-1"]})));
+        assert_eq!(ack(&mut world, ids).body, json!({"acked": []}));
+        assert!(world.mailbox("bob")[0].acked.is_none());
+        assert!(world.jobs().is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_none_is_refused_and_a_long_one_too() {
+        let mut world = world(json!({}));
+        for bad in [json!({}), json!({"ids": "envelope-1"}), json!({"ids": [1]}), json!({"ids": {}}), json!([])] {
+            assert_eq!(ack(&mut world, bad).code, 400);
+        }
+        assert_eq!(ack(&mut world, json!({"ids": vec!["envelope-1"; limits::ACK_IDS_MAX]})).code, 200);
+        assert_eq!(ack(&mut world, json!({"ids": vec!["envelope-1"; limits::ACK_IDS_MAX + 1]})).code, 400);
+    }
+
+    #[test]
+    fn what_is_not_visible_yet_stays_pending_even_under_an_id_that_somebody_else_used() {
+        let mut world = world(json!({}));
+        let after = START.plus(1_000);
+        let later = envelope("envelope-1", "eva@c.example", &["ana@mar.example"], json!({"deliver_after": after}));
+        assert_eq!(world.arrive(later).code, 202);
+        assert_eq!(ack(&mut world, json!({"ids": ["envelope-1"]})).body, json!({"acked": ["envelope-1"]}));
+        assert_eq!(ack(&mut world, json!({"ids": ["envelope-1"]})).body, json!({"acked": []}));
+        world.now = after;
+        assert_eq!(ack(&mut world, json!({"ids": ["envelope-1"]})).body, json!({"acked": ["envelope-1"]}));
+    }
+
+    #[test]
+    fn reading_is_receipted_for_those_who_asked_and_never_back_and_forth() {
+        let mut world = world(json!({"read_receipts": true}));
+        world.arrive(envelope("receipt-01", "leo@b.example", &["ana@mar.example"], json!({"type": "receipt"})));
+        world.arrive(envelope("reminder-1", "ana@mar.example", &["ana@mar.example"], json!({})));
+        world.arrive(envelope("notice-001", "libro@mar.example", &["ana@mar.example"], json!({})));
+        world.arrive(envelope("envelope-4", "bob@mar.example", &["ana@mar.example"], json!({})));
+        let ids = json!({"ids": ["receipt-01", "reminder-1", "notice-001", "envelope-1", "envelope-4"]});
+        assert_eq!(ack(&mut world, ids.clone()).body["acked"].as_array().map(Vec::len), Some(5));
+        let jobs = world.jobs();
+        assert_eq!(jobs.len(), 1);
+        let doc = &jobs[0].envelope;
+        assert_eq!(
+            (doc["from"].clone(), doc["to"].clone()),
+            (json!("postmaster@mar.example"), json!(["leo@b.example"]))
+        );
+        assert_eq!((doc["thread"].clone(), doc["in_reply_to"].clone()), (json!("hilo"), json!("envelope-1")));
+        let body = &doc["content"]["body"];
+        assert_eq!(body, &json!({"read_of": "envelope-1", "read_by": "ana@mar.example", "read_at": START}));
+        let local = world.mailbox("bob");
+        assert_eq!(local.iter().filter(|mail| mail.meta.contains_key("via")).count(), 1);
+        ack(&mut world, ids);
+        assert_eq!((world.jobs().len(), world.mailbox("bob").len()), (1, local.len()));
+    }
+
+    #[test]
+    fn listings_have_the_shape_of_the_protocol() {
+        let world = world(json!({}));
+        let listed = messages(&world.mailbox("ana"));
+        let first = &listed["messages"][0];
+        assert_eq!((first["received"].clone(), first["from_verified"].clone()), (json!(START), json!(true)));
+        assert_eq!(first["envelope"]["id"], "envelope-1");
+        let mut world = world;
+        world.send(envelope("envelope-9", "ana@mar.example", &["leo@b.example"], json!({})));
+        let entry = &sent(&world.jobs())["sent"][0];
+        assert_eq!((entry["id"].clone(), entry["status"].clone()), (json!("envelope-9"), json!("queued")));
+        assert_eq!(entry["envelope"]["id"], "envelope-9");
+        assert!(entry.get("delivered").is_none());
+    }
+}

@@ -237,3 +237,145 @@ const fn hidden(c: char) -> bool {
 fn bad(reason: String) -> Refusal {
     Refusal::new(Rule::BadProfile, reason)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::fixture::{START, World};
+
+    fn read_one(value: &Value) -> Result<Value, Refusal> {
+        read(&World::new().house, value, START)
+    }
+
+    fn service(more: Value) -> Value {
+        let mut doc = json!({"id": "translate", "name": "Translation", "unit": "job", "contract": "escrow",
+            "price": {"tokens": 300}});
+        doc.as_object_mut().expect("object").extend(more.as_object().expect("object").clone());
+        doc
+    }
+
+    #[test]
+    fn texts_are_cleaned_and_cut_never_refused() {
+        let read = read_one(&json!({
+            "display_name": format!("  Mar\u{202e}ía\t\u{200b}\n de \u{0007} la  Mar {}", "x".repeat(200)),
+            "summary": "\u{feff}\u{2066}", "description": "y".repeat(3_000), "updated": "1999-01-01T00:00:00Z",
+        }))
+        .expect("profile");
+        let name = read["display_name"].as_str().expect("name");
+        assert!(name.starts_with("María de la Mar x"), "{name}");
+        assert_eq!(name.chars().count(), limits::PROFILE_NAME_CHARS_MAX);
+        assert!(read.get("summary").is_none());
+        assert_eq!(read["description"].as_str().map(str::len), Some(limits::PROFILE_DESCRIPTION_CHARS_MAX));
+        assert_eq!(read["updated"], json!(START));
+        // What was read once reads the same again.
+        assert_eq!(read_one(&read).expect("again"), read);
+    }
+
+    #[test]
+    fn cleaning_never_ends_in_a_space_and_never_exceeds_its_bound() {
+        for (text, most, cleaned) in [
+            ("a b", 1, "a"),
+            ("a b", 2, "a"),
+            ("a b", 3, "a b"),
+            (" a ", 5, "a"),
+            ("a  \u{200b} b", 9, "a b"),
+            ("\u{200b}", 5, ""),
+            ("é\u{0}é", 3, "é é"),
+        ] {
+            assert_eq!(clean(text, most), cleaned, "{text:?} {most}");
+        }
+    }
+
+    #[test]
+    fn lists_have_bounds_and_shapes() {
+        let many = |n: usize, one: &str| json!(vec![one; n]);
+        for (field, most, one) in [
+            ("languages", limits::PROFILE_LANGUAGES_MAX, "es"),
+            ("tags", limits::PROFILE_TAGS_MAX, "a-1"),
+            ("links", limits::PROFILE_LINKS_MAX, "https://mar.example/x"),
+        ] {
+            assert!(read_one(&json!({field: many(most, one)})).is_ok(), "{field}");
+            assert!(read_one(&json!({field: many(most + 1, one)})).is_err(), "{field}");
+            for bad in [json!("es"), json!([3]), json!([null]), json!([""]), json!({})] {
+                assert!(read_one(&json!({field: bad})).is_err(), "{field} {bad}");
+            }
+        }
+        for good in ["es", "spa", "pt-BR", "zh-Hant-TW", "sr-Latn-RS-ekavsk-12345678"] {
+            assert!(read_one(&json!({"languages": [good]})).is_ok(), "{good}");
+        }
+        for bad in ["ES", "e", "engl", "es-", "es-x", "es_CL", "es-123456789", &format!("es{}", "-abcdefgh".repeat(4))]
+        {
+            assert!(read_one(&json!({"languages": [bad]})).is_err(), "{bad}");
+        }
+        let longest = format!("https://mar.example/{}", "x".repeat(limits::PROFILE_LINK_CHARS_MAX - 20));
+        assert_eq!(longest.len(), limits::PROFILE_LINK_CHARS_MAX);
+        assert!(read_one(&json!({"links": [longest]})).is_ok());
+        for bad in [
+            format!("{longest}x"),
+            "http://mar.example".into(),
+            "https://mar.example@evil.example/".into(),
+            "https://127.0.0.1/".into(),
+            "javascript:alert(1)".into(),
+            "https://mar.example/\u{202e}".into(),
+        ] {
+            assert!(read_one(&json!({"links": [bad]})).is_err(), "{bad}");
+        }
+        assert!(read_one(&json!({"tags": ["x".repeat(limits::PROFILE_TAG_CHARS_MAX)]})).is_ok());
+        assert!(read_one(&json!({"tags": ["x".repeat(limits::PROFILE_TAG_CHARS_MAX + 1)]})).is_err());
+    }
+
+    #[test]
+    fn unknown_keys_are_named_at_every_level() {
+        for (value, at) in [
+            (json!({"nick": "x"}), "profile.nick"),
+            (json!({"__proto__": {}}), "profile.__proto__"),
+            (json!({"owner": {"kind": "org", "vat": "1"}}), "profile.owner.vat"),
+            (json!({"services": [service(json!({"sla": "1h"}))]}), "profile.services[0].sla"),
+            (json!({"services": [service(json!({"price": {"tokens": 1, "eur": "2"}}))]}), "services[0].price.eur"),
+            (
+                json!({"services": [service(json!({"acceptance": {"kind": "sha256", "template": "x", "url": "y"}}))]}),
+                "acceptance.url",
+            ),
+        ] {
+            let refusal = read_one(&value).expect_err(at);
+            assert_eq!(refusal.rule, Rule::BadProfile);
+            assert!(refusal.reason.contains(at), "{}", refusal.reason);
+        }
+    }
+
+    #[test]
+    fn a_service_states_what_a_quote_is_compared_with() {
+        let whole = service(json!({"summary": "fast", "price": {"tokens": 300, "usd": "1.50"},
+            "acceptance": {"kind": "http_status", "template": "the url answers 200"}}));
+        let read = read_one(&json!({"services": [whole], "owner": {"kind": "org", "name": "Mar"}})).expect("profile");
+        assert_eq!(read["services"][0], whole);
+        assert!(asks_dollars(&read));
+        assert!(!asks_dollars(&read_one(&json!({"services": [service(json!({}))]})).expect("profile")));
+        for bad in [
+            json!({"id": "Translate"}),
+            json!({"id": "x".repeat(limits::SERVICE_ID_CHARS_MAX + 1)}),
+            json!({"name": null}),
+            json!({"name": "\u{200b}"}),
+            json!({"unit": "day"}),
+            json!({"contract": "bond"}),
+            json!({"price": null}),
+            json!({"price": {"tokens": 0}}),
+            json!({"price": {"tokens": "300"}}),
+            json!({"price": {"tokens": 1.5}}),
+            json!({"price": {"tokens": 1, "usd": 2}}),
+            json!({"price": {"tokens": 1, "usd": "0.00"}}),
+            json!({"price": {"tokens": 1, "usd": "1.1234567"}}),
+            json!({"price": {"tokens": 1, "usd": "1,5"}}),
+            json!({"price": {"tokens": 1, "usd": "-1"}}),
+            json!({"acceptance": {"kind": "exit_0", "template": "x"}}),
+            json!({"acceptance": {"kind": "opinion", "template": "x"}}),
+            json!({"acceptance": {"kind": "sha256"}}),
+        ] {
+            assert!(read_one(&json!({"services": [service(bad.clone())]})).is_err(), "{bad}");
+        }
+        assert!(read_one(&json!({"services": [service(json!({})), service(json!({}))]})).is_err());
+        let numbered = |n: usize| -> Vec<Value> { (0..n).map(|i| service(json!({"id": format!("s{i}")}))).collect() };
+        assert!(read_one(&json!({"services": numbered(limits::PROFILE_SERVICES_MAX)})).is_ok());
+        assert!(read_one(&json!({"services": numbered(limits::PROFILE_SERVICES_MAX + 1)})).is_err());
+    }
+}

@@ -155,8 +155,10 @@ impl MemoryView {
                 }
             }
             Change::Acknowledge { local, id, at } => {
-                let pending =
-                    |(_, mail): &&(u64, MailRecord)| mail.local == local && mail.id == id && mail.acked.is_none();
+                let pending = |(_, mail): &&(u64, MailRecord)| {
+                    let visible = mail.visible_from.is_none_or(|from| from <= at);
+                    mail.local == local && mail.id == id && mail.acked.is_none() && visible
+                };
                 let found: Vec<(u64, MailRecord)> = self.mailboxes.values().filter(pending).cloned().collect();
                 for (arrived, mut mail) in found {
                     mail.acked = Some(at);

@@ -88,6 +88,7 @@ pub enum Change {
     },
     /// Into a mailbox; nothing happens if the same (mailbox, sender, id) is there already.
     Deliver(MailRecord),
+    /// Takes off the pending list what is visible at `at`; what is to appear later stays.
     Acknowledge {
         local: String,
         id: String,

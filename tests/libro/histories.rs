@@ -164,7 +164,7 @@ fn statements_add_up(world: &World, cuts: &[Timestamp]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_books_stay_true_whatever_is_tried(steps in proptest::collection::vec(step(), 1..60)) {

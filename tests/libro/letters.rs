@@ -4,6 +4,7 @@ use crate::world::{World, at};
 use serde_json::{Value, json};
 use verifica::libro::{self, Books, Ctx, Operated};
 use verifica::record::{Letter, View};
+use verifica::wire::card::Scope;
 use verifica::wire::digest::Sha256;
 use verifica::wire::quote::RECEIPT_MEDIA;
 
@@ -248,18 +249,6 @@ fn a_seal_is_made_once_and_told_to_its_declarant() {
 fn a_stamp_costs_the_price_of_the_mailbox_and_not_what_was_declared() {
     let mut world = World::new();
     world.topup("ana", 1000);
-    let charge = |world: &mut World, stamp: Value| {
-        let mut letter = world.envelope("ana", "letter-with-stamp", json!({})).envelope().doc().clone();
-        letter["stamp"] = stamp;
-        let letter = world.sign(letter, &at("ana"));
-        let mut ids = world.ids();
-        let ctx = Ctx { house: &world.house, view: &world.view, now: world.now, cards: &world.cards };
-        let mut books = Books::open(&world.view);
-        let entry = libro::stamp(&ctx, &mut books, &mut ids, &letter, &at("leo"), 100);
-        let changes = books.into_changes();
-        world.view.apply(changes).expect("stamp");
-        entry.map_err(|refusal| refusal.code())
-    };
     for bad in [
         json!(null),
         json!({"amount": 100}),
@@ -267,12 +256,50 @@ fn a_stamp_costs_the_price_of_the_mailbox_and_not_what_was_declared() {
         json!({"house": "a.example", "amount": 99}),
         json!({"house": "a.example", "amount": "100"}),
     ] {
-        assert_eq!(charge(&mut world, bad.clone()), Err(402), "{bad}");
+        assert_eq!(stamp(&mut world, "ana", bad.clone(), &["leo"]), Err(402), "{bad}");
     }
-    let entry = charge(&mut world, json!({"house": "a.example", "amount": 700})).expect("charged");
+    let entry = stamp(&mut world, "ana", json!({"house": "a.example", "amount": 700}), &["leo"]).expect("charged");
     assert_eq!((world.balance("ana"), world.balance("leo"), world.balance("casa")), (900, 90, -990));
     let last = world.view.journal().last().expect("entry").doc.clone();
     assert_eq!(last["id"], json!(entry));
     assert_eq!(last["meta"], json!({"kind": "stamp", "fee": 10}));
     assert_eq!(last["refs"]["envelope"], "letter-with-stamp");
+}
+
+#[test]
+fn a_stamp_is_bounded_like_every_other_spending() {
+    let mut world = World::new();
+    world.enrol_below_ana("bot.ana", &Scope { cap: Some(99), ..Scope::default() });
+    world.enrol_below_ana("mute.ana", &Scope { messages_only: true, ..Scope::default() });
+    world.topup("bot.ana", 1000);
+    world.topup("mute.ana", 1000);
+    let good = json!({"house": "a.example", "amount": 100});
+    assert_eq!(stamp(&mut world, "bot.ana", good.clone(), &["leo"]), Err(403));
+    assert_eq!(stamp(&mut world, "mute.ana", good, &["leo"]), Err(403));
+    assert_eq!(world.balance("leo"), 0);
+}
+
+#[test]
+fn movements_of_one_decision_see_each_other() {
+    let mut world = World::new();
+    world.topup("ana", 150);
+    let good = json!({"house": "a.example", "amount": 100});
+    // The second stamp finds what the first one left, although nothing is committed between them.
+    assert_eq!(stamp(&mut world, "ana", good, &["leo", "eva"]), Err(402));
+    assert_eq!((world.balance("ana"), world.balance("leo"), world.balance("eva")), (50, 90, 0));
+}
+
+/// Charges one letter's stamp for each recipient in one decision; the price is 100. Commits what was charged.
+fn stamp(world: &mut World, from: &str, stamp: Value, to: &[&str]) -> Result<String, u16> {
+    let mut letter = world.envelope(from, "letter-with-stamp", json!({})).envelope().doc().clone();
+    letter["stamp"] = stamp;
+    let letter = world.sign(letter, &at(from));
+    let mut ids = world.ids();
+    let ctx = Ctx { house: &world.house, view: &world.view, now: world.now, cards: &world.cards };
+    let mut books = Books::open(&world.view);
+    let charged = to.iter().map(|to| libro::stamp(&ctx, &mut books, &mut ids, &letter, &at(to), 100));
+    let outcome: Result<Vec<String>, _> = charged.collect();
+    let changes = books.into_changes();
+    world.view.apply(changes).expect("stamp");
+    outcome.map(|ids| ids.concat()).map_err(|refusal| refusal.code())
 }

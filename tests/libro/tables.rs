@@ -291,7 +291,7 @@ fn mandates_only_narrow_and_every_link_is_checked() {
         leo charge m3 10 concept=Rent => 403
         leo charge m3 10 concept=rent => 202 ana=490
         leo mandate m4 eva 50 parent=$m3 expires=+3d => 403
-        leo mandate m4 eva 50 parent=$m3 => 202
+        leo mandate m4 eva 50 parent=$m3 expires=+2d => 202
         eva charge m4 10 concept=food => 403
         eva charge m4 10 concept=rent => 202
         eva revoke m3 => 403

@@ -140,9 +140,10 @@ impl MemoryView {
                 self.put(undo, |m| &mut m.invitations, code, invitation);
             }
             Change::UseInvitation { code, at } => {
-                let known = self.invitations.get(&code).filter(|i| i.used < i.uses);
+                let lasts = |i: &&Invitation| i.used < i.uses && i.expires.is_none_or(|expires| expires > at);
+                let known = self.invitations.get(&code).filter(lasts);
                 let mut invitation =
-                    known.cloned().ok_or_else(|| Rejected::Conflict("the invitation is used up".into()))?;
+                    known.cloned().ok_or_else(|| Rejected::Conflict("the invitation is used up or expired".into()))?;
                 invitation.used += 1;
                 invitation.last_used = Some(at);
                 self.put(undo, |m| &mut m.invitations, code, invitation);
@@ -166,7 +167,13 @@ impl MemoryView {
                     self.put(undo, |m| &mut m.mailboxes, key, (arrived, mail));
                 }
             }
-            Change::PutSeen(seen) => self.put(undo, |m| &mut m.seen, (seen.from.clone(), seen.id.clone()), seen),
+            Change::PutSeen(seen) => {
+                let key = (seen.from.clone(), seen.id.clone());
+                if self.seen.get(&key).is_some_and(|before| before.sha256 != seen.sha256) {
+                    return Err(Rejected::Conflict(format!("envelope {} was seen with another body", seen.id)));
+                }
+                self.put(undo, |m| &mut m.seen, key, seen);
+            }
             Change::PutJob(job) => self.put(undo, |m| &mut m.jobs, job.job.clone(), job),
             Change::CountRate { key, at, hits } => {
                 let counted = self.rate(&key, at).saturating_add(hits);
@@ -189,10 +196,9 @@ impl MemoryView {
                 self.put(undo, |m| &mut m.contracts, id, contract);
             }
             Change::PutContract(contract) => {
-                if let Some(before) = self.contracts.get(&contract.id)
-                    && before.state.terminal()
-                    && before.state != contract.state
-                {
+                let before = self.contracts.get(&contract.id);
+                let before = before.ok_or_else(|| Rejected::Conflict(format!("no contract {}", contract.id)))?;
+                if before.state.terminal() && before.state != contract.state {
                     return Err(Rejected::Broken(format!("the contract {} has ended", contract.id)));
                 }
                 self.put(undo, |m| &mut m.contracts, contract.id.clone(), contract);
@@ -204,7 +210,12 @@ impl MemoryView {
                 self.put(undo, |m| &mut m.mandate_order, id.clone(), order);
                 self.put(undo, |m| &mut m.mandates, id, mandate);
             }
-            Change::PutMandate(mandate) => self.put(undo, |m| &mut m.mandates, mandate.id.clone(), mandate),
+            Change::PutMandate(mandate) => {
+                if !self.mandates.contains_key(&mandate.id) {
+                    return Err(Rejected::Conflict(format!("no mandate {}", mandate.id)));
+                }
+                self.put(undo, |m| &mut m.mandates, mandate.id.clone(), mandate);
+            }
             Change::InsertSeal(seal) => {
                 let key = (seal.sha256.clone(), seal.by.clone());
                 vacant(&self.seals, &key, || "the hash is sealed".to_owned())?;

@@ -81,7 +81,7 @@ pub enum Change {
     InsertAgent(AgentRecord),
     PutAgent(AgentRecord),
     InsertInvitation(Invitation),
-    /// Counts one use; a conflict if the invitation is unknown or used up.
+    /// Counts one use; a conflict if the invitation is unknown, used up or expired.
     UseInvitation {
         code: String,
         at: Timestamp,
@@ -94,6 +94,7 @@ pub enum Change {
         id: String,
         at: Timestamp,
     },
+    /// Inserts or replaces; a conflict if this sender's id was seen with another body.
     PutSeen(SeenRecord),
     /// Inserts or replaces a job of the sending queue.
     PutJob(Job),
@@ -113,9 +114,11 @@ pub enum Change {
     Journal(Entry),
     /// A new contract; a conflict if its id or its quote is known.
     InsertContract(Contract),
+    /// Replaces a contract; a conflict if there is none. One that has ended keeps its ending.
     PutContract(Contract),
     /// A new mandate; a conflict if its id is known.
     InsertMandate(Mandate),
+    /// Replaces a mandate; a conflict if there is none.
     PutMandate(Mandate),
     /// A new seal; a conflict if its id, or its hash and declarant, are known.
     InsertSeal(SealRecord),

@@ -73,6 +73,7 @@ pub mod observe;
 pub mod probe;
 pub mod record;
 pub mod refusal;
+pub mod store;
 pub mod time;
 pub mod verdict;
 pub mod wire;

@@ -222,3 +222,31 @@ pub const ATTACHMENTS_BYTES_MAX: u64 = 25 * 1_048_576;
 // ---- Delegation --------------------------------------------------------------------------------------------------
 /// Parents above a subagent that a verifier follows.
 pub const DELEGATION_DEPTH_MAX: usize = 8;
+
+// ---- Store -------------------------------------------------------------------------------------------------------
+/// Commands that wait for the writer.
+pub const STORE_QUEUE_MAX: usize = 4_096;
+/// How long a caller waits for a place among them before it is told that the store is busy.
+pub const STORE_QUEUE_WAIT_MS: u64 = 5_000;
+/// Commands that share one flush to the disk.
+pub const STORE_BATCH_MAX: usize = 256;
+/// How long SQLite waits for a lock that another program took by hand.
+pub const STORE_BUSY_MS: u64 = 5_000;
+pub const STORE_RETRY_AFTER_SECONDS: u64 = 5;
+pub const STORE_WRITER_CACHE_KIB: i64 = 32_768;
+pub const STORE_READER_CACHE_KIB: i64 = 4_096;
+/// Pages in the log at which they are moved into the file.
+pub const STORE_WAL_PAGES: i64 = 4_096;
+/// The same by SQLite itself, should ours not keep up.
+pub const STORE_WAL_BACKSTOP_PAGES: i64 = 16_384;
+/// Pages in the log at which long readers are waited for, and how long.
+pub const STORE_WAL_STUCK_PAGES: i64 = 32_768;
+pub const STORE_WAL_STUCK_WAIT_MS: u64 = 100;
+/// Bytes of the log file that stay on the disk when it starts over.
+pub const STORE_WAL_KEEP_BYTES: i64 = 64 * 1_048_576;
+/// Due rows that are looked at to share out work, and groups that are walked when there are more.
+pub const STORE_DUE_SCAN: usize = 512;
+pub const STORE_WALK_MAX: usize = 1_024;
+/// Rows that one piece of housekeeping removes.
+pub const STORE_PRUNE_ROWS: usize = 1_000;
+pub const RATE_KEEP_MINUTES: i64 = 2;

@@ -1,0 +1,321 @@
+//! Records out of rows: what both the writer's transaction and a reader's snapshot can be asked.
+//!
+//! [`View`] cannot report an error, so the first read that fails is latched: from then on the view answers nothing, and
+//! whoever ran the rule discards its decision and reports the fault. No decision is ever made on missing data.
+
+use super::{StoreError, sql};
+use crate::record::{
+    AccountPage, AgentRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
+    SealRecord, SeenRecord, View,
+};
+use crate::time::Timestamp;
+use crate::wire::address::{Address, Local};
+use crate::wire::card::AgentCard;
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::cell::RefCell;
+
+/// A connection inside a transaction.
+pub struct Rows<'c> {
+    conn: &'c Connection,
+    fault: RefCell<Option<StoreError>>,
+}
+
+impl<'c> Rows<'c> {
+    pub fn new(conn: &'c Connection) -> Self {
+        Rows { conn, fault: RefCell::new(None) }
+    }
+
+    /// The first read that failed since the last call.
+    pub fn take_fault(&self) -> Option<StoreError> {
+        self.fault.borrow_mut().take()
+    }
+
+    pub fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        match rows.next()? {
+            Some(row) => Ok(Some(read(row)?)),
+            None => Ok(None),
+        }
+    }
+
+    pub fn many<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut out = Vec::new();
+        while let Some(row) = rows.next()? {
+            out.push(read(row)?);
+        }
+        Ok(out)
+    }
+
+    /// Runs a statement that changes rows; how many it changed.
+    pub fn exec(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+    }
+
+    pub fn integer(&self, sql: &str, params: impl Params) -> Result<Option<i64>, StoreError> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        Ok(statement.query_row(params, |row| row.get::<_, Option<i64>>(0)).optional()?.flatten())
+    }
+
+    pub fn text(&self, sql: &str, params: impl Params) -> Result<Option<String>, StoreError> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        Ok(statement.query_row(params, |row| row.get(0)).optional()?)
+    }
+
+    fn latch<T: Default>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> T {
+        if self.fault.borrow().is_some() {
+            return T::default();
+        }
+        match read() {
+            Ok(value) => value,
+            Err(fault) => {
+                *self.fault.borrow_mut() = Some(fault);
+                T::default()
+            }
+        }
+    }
+}
+
+impl View for Rows<'_> {
+    fn agent(&self, local: &str) -> Option<AgentRecord> {
+        self.latch(|| self.one(sql::AGENT, [local], agent))
+    }
+
+    fn invitation(&self, code: &str) -> Option<Invitation> {
+        self.latch(|| self.one(sql::INVITATION, [code], invitation))
+    }
+
+    fn seen(&self, from: &Address, id: &str) -> Option<SeenRecord> {
+        self.latch(|| {
+            self.one(sql::SEEN, [from.as_str(), id], |row| {
+                Ok(SeenRecord {
+                    from: from.clone(),
+                    id: id.to_owned(),
+                    sha256: row.get(0)?,
+                    at: instant(row, 1)?,
+                    accepted: document(row, 2)?,
+                })
+            })
+        })
+    }
+
+    fn pending(&self, local: &str, id: &str) -> Vec<MailRecord> {
+        self.latch(|| self.many(sql::PENDING, [local, id], mail))
+    }
+
+    fn job(&self, id: &str) -> Option<Job> {
+        self.latch(|| self.one(sql::JOB, [id], |row| document(row, 0)))
+    }
+
+    fn rate(&self, key: &str, at: Timestamp) -> u32 {
+        let hits = self.latch(|| self.integer(sql::RATE, (key, at.minute())));
+        u32::try_from(hits.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    fn nonce_used(&self, key: &str) -> bool {
+        self.latch(|| self.integer(sql::NONCE, [key])).is_some()
+    }
+
+    fn journal_last(&self) -> u64 {
+        self.latch(|| journal_last(self)).0
+    }
+
+    fn journal_last_at(&self) -> Timestamp {
+        self.latch(|| journal_last(self)).1
+    }
+
+    fn account_page(
+        &self,
+        account: &str,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+        limit: usize,
+    ) -> AccountPage {
+        self.latch(|| account_page(self, account, since, until, limit).map(Some)).unwrap_or_else(nothing)
+    }
+
+    fn contracts_of(&self, account: &str, limit: usize) -> Vec<Contract> {
+        self.latch(|| self.many(sql::CONTRACTS_OF, params![account, bound(limit)], contract))
+    }
+
+    fn mandate(&self, id: &str) -> Option<Mandate> {
+        self.latch(|| self.one(sql::MANDATE, [id], |row| document(row, 0)))
+    }
+
+    fn mandates_under(&self, id: &str) -> Vec<Mandate> {
+        self.latch(|| self.many(sql::MANDATES_UNDER, [id], |row| document(row, 0)))
+    }
+
+    fn mandates_of(&self, account: &str, limit: usize) -> Vec<Mandate> {
+        self.latch(|| self.many(sql::MANDATES_OF, params![account, bound(limit)], |row| document(row, 0)))
+    }
+
+    fn seal(&self, sha256: &str, by: &Address) -> Option<SealRecord> {
+        self.latch(|| self.one(sql::SEAL, [sha256, by.as_str()], |row| document(row, 0)))
+    }
+
+    fn balance(&self, account: &str) -> i64 {
+        self.latch(|| self.integer(sql::BALANCE, [account])).unwrap_or(0)
+    }
+
+    fn contract(&self, id: &str) -> Option<Contract> {
+        self.latch(|| self.one(sql::CONTRACT, [id], contract))
+    }
+
+    fn contract_of_quote(&self, quote_id: &str) -> Option<String> {
+        self.latch(|| self.text(sql::CONTRACT_OF_QUOTE, [quote_id]))
+    }
+
+    fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord> {
+        self.latch(|| {
+            self.one(sql::OPERATION, [from.as_str(), id], |row| {
+                Ok(OperationRecord {
+                    from: from.clone(),
+                    id: id.to_owned(),
+                    sha256: row.get(0)?,
+                    at: instant(row, 1)?,
+                    result: document(row, 2)?,
+                })
+            })
+        })
+    }
+
+    fn look(&self, contract: &str) -> Option<LookRow> {
+        self.latch(|| self.one(sql::LOOK, [contract], look))
+    }
+}
+
+/// Number and time of the last entry.
+pub fn journal_last(rows: &Rows<'_>) -> Result<(u64, Timestamp), StoreError> {
+    let last = rows.one(sql::JOURNAL_LAST, [], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), instant(row, 1)?)))?;
+    Ok(last.unwrap_or_default())
+}
+
+/// Times never fall as numbers rise, so a span of time is a span of numbers; and every line knows the balance after it
+/// and which of its account's entries it belongs to. So nothing is added up or counted over history.
+fn account_page(
+    rows: &Rows<'_>,
+    account: &str,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    limit: usize,
+) -> Result<AccountPage, StoreError> {
+    let number_at = |at: Option<Timestamp>, without: i64| match at {
+        Some(at) => Ok(rows.integer(sql::ENTRY_FROM, [at.millis()])?.unwrap_or(i64::MAX)),
+        None => Ok::<_, StoreError>(without),
+    };
+    let (from, to) = (number_at(since, 0)?, number_at(until, i64::MAX)?);
+    let entries = rows.many(sql::ENTRIES_OF, params![account, from, to, bound(limit)], entry)?;
+    let before = |n: i64| rows.one(sql::LINE_BEFORE, params![account, n], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (_, skipped): (i64, i64) = before(from)?.unwrap_or_default();
+    let (_, reached): (i64, i64) = before(to)?.unwrap_or_default();
+    let opens_at = match (entries.first(), since) {
+        (Some(first), _) => i64::try_from(first.n).unwrap_or(i64::MAX),
+        (None, Some(_)) => from,
+        (None, None) => 0,
+    };
+    let (opening, _) = before(opens_at)?.unwrap_or_default();
+    Ok(AccountPage { opening, entries, total: u64::try_from(reached - skipped).unwrap_or(0) })
+}
+
+fn nothing() -> AccountPage {
+    AccountPage { opening: 0, entries: Vec::new(), total: 0 }
+}
+
+/// A limit as SQLite takes it.
+pub fn bound(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+pub fn agent(row: &Row<'_>) -> Result<AgentRecord, StoreError> {
+    let local: String = row.get(0)?;
+    let local = Local::parse(&local).map_err(|_| unreadable("agent", &local))?;
+    let card = AgentCard::parse(document(row, 1)?).map_err(|_| unreadable("card", local.as_str()))?;
+    Ok(AgentRecord {
+        local,
+        card,
+        webhook: row.get(2)?,
+        notify_email: row.get(3)?,
+        registered_via: row.get(4)?,
+        system: row.get(5)?,
+        created: instant(row, 6)?,
+    })
+}
+
+pub fn invitation(row: &Row<'_>) -> Result<Invitation, StoreError> {
+    let optional = |at| Ok::<_, StoreError>(row.get::<_, Option<i64>>(at)?);
+    Ok(Invitation {
+        code: row.get(0)?,
+        uses: row.get::<_, i64>(1)?.cast_unsigned(),
+        used: row.get::<_, i64>(2)?.cast_unsigned(),
+        expires: optional(3)?.map(Timestamp::from_millis),
+        note: row.get(4)?,
+        welcome: optional(5)?.map(i64::cast_unsigned),
+        created: instant(row, 6)?,
+        by: row.get(7)?,
+        last_used: optional(8)?.map(Timestamp::from_millis),
+    })
+}
+
+pub fn mail(row: &Row<'_>) -> Result<MailRecord, StoreError> {
+    let optional = |at| Ok::<_, StoreError>(row.get::<_, Option<i64>>(at)?.map(Timestamp::from_millis));
+    Ok(MailRecord {
+        local: row.get(0)?,
+        id: row.get(1)?,
+        from: row.get(2)?,
+        received: instant(row, 3)?,
+        acked: optional(4)?,
+        visible_from: optional(5)?,
+        meta: document(row, 6)?,
+        envelope: document(row, 7)?,
+    })
+}
+
+/// The lease lies in its own column, because claiming a look does not write its document again.
+pub fn look(row: &Row<'_>) -> Result<LookRow, StoreError> {
+    let mut look: LookRow = document(row, 0)?;
+    look.lease_until = row.get::<_, Option<i64>>(1)?.map(Timestamp::from_millis);
+    Ok(look)
+}
+
+pub fn contract(row: &Row<'_>) -> Result<Contract, StoreError> {
+    document(row, 0)
+}
+
+pub fn entry(row: &Row<'_>) -> Result<Entry, StoreError> {
+    let n: i64 = row.get(0)?;
+    let doc: Value = document(row, 3)?;
+    let lines: Vec<Line> = doc
+        .get("lines")
+        .cloned()
+        .and_then(|lines| serde_json::from_value(lines).ok())
+        .ok_or_else(|| unreadable("entry", &n.to_string()))?;
+    Ok(Entry { n: n.cast_unsigned(), id: row.get(1)?, at: instant(row, 2)?, lines, doc })
+}
+
+pub fn document<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T, StoreError> {
+    let text = row.get_ref(at)?.as_str().map_err(|e| StoreError::Bug(format!("column {at} is not a text: {e}")))?;
+    serde_json::from_str(text).map_err(|e| StoreError::Bug(format!("a stored document cannot be read: {e}")))
+}
+
+pub fn instant(row: &Row<'_>, at: usize) -> Result<Timestamp, StoreError> {
+    Ok(Timestamp::from_millis(row.get(at)?))
+}
+
+fn unreadable(what: &str, which: &str) -> StoreError {
+    StoreError::Bug(format!("the stored {what} {which} cannot be read"))
+}

@@ -1,0 +1,188 @@
+//! Every statement that the store runs while it serves, in one list.
+//!
+//! The list is what `tests/store.rs` explains to itself: no statement may walk a table that grows with history. A
+//! statement that is not here is not run, except for the settings and migrations of `schema`.
+
+macro_rules! statements {
+    ($( $name:ident = $text:literal; )+) => {
+        $( pub const $name: &str = $text; )+
+        /// Name and text of each statement.
+        pub const ALL: &[(&str, &str)] = &[ $( (stringify!($name), $name) ),+ ];
+    };
+}
+
+statements! {
+    // transactions
+    BEGIN = "BEGIN IMMEDIATE";
+    BEGIN_READ = "BEGIN";
+    COMMIT = "COMMIT";
+    ROLLBACK = "ROLLBACK";
+    SAVEPOINT = "SAVEPOINT command";
+    RELEASE = "RELEASE command";
+    UNDO = "ROLLBACK TO command";
+    WAL_PAGES = "PRAGMA wal_checkpoint(NOOP)";
+    CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)";
+    CHECKPOINT_RESTART = "PRAGMA wal_checkpoint(RESTART)";
+    CHECKPOINT_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)";
+
+    // the house
+    META = "SELECT value FROM meta WHERE name = ?1";
+    META_FIRST = "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    META_ADD = "INSERT INTO meta (name, value) VALUES (?1, '1')
+        ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)";
+    DOMAIN_CARD = "SELECT doc FROM domain_card WHERE one = 1";
+    PUT_DOMAIN_CARD = "INSERT INTO domain_card (one, doc) VALUES (1, ?1) ON CONFLICT DO UPDATE SET doc = excluded.doc";
+
+    // agents
+    AGENT = "SELECT local, card, webhook, notify_email, registered_via, system, created FROM agent WHERE local = ?1";
+    INSERT_AGENT = "INSERT INTO agent (local, card, webhook, notify_email, registered_via, system, created, listed, words)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    UPDATE_AGENT = "UPDATE agent SET card = ?2, webhook = ?3, notify_email = ?4, registered_via = ?5, system = ?6,
+        created = ?7, listed = ?8, words = ?9 WHERE local = ?1";
+    DELETE_TAGS = "DELETE FROM agent_tag WHERE local = ?1";
+    INSERT_TAG = "INSERT INTO agent_tag (kind, name, local) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    DIRECTORY_TOTAL = "SELECT count(*) FROM agent WHERE listed = 1
+        AND (?1 IS NULL OR EXISTS
+            (SELECT 1 FROM agent_tag t WHERE t.kind = 'capability' AND t.name = ?1 AND t.local = agent.local))
+        AND (?2 IS NULL OR EXISTS
+            (SELECT 1 FROM agent_tag t WHERE t.kind = 'accepts' AND t.name = ?2 AND t.local = agent.local))
+        AND (?3 IS NULL OR instr(words, ?3) > 0)";
+    DIRECTORY = "SELECT card FROM agent WHERE listed = 1
+        AND (?1 IS NULL OR EXISTS
+            (SELECT 1 FROM agent_tag t WHERE t.kind = 'capability' AND t.name = ?1 AND t.local = agent.local))
+        AND (?2 IS NULL OR EXISTS
+            (SELECT 1 FROM agent_tag t WHERE t.kind = 'accepts' AND t.name = ?2 AND t.local = agent.local))
+        AND (?3 IS NULL OR instr(words, ?3) > 0)
+        ORDER BY local LIMIT ?4 OFFSET ?5";
+
+    // invitations
+    INVITATION = "SELECT code, uses, used, expires, note, welcome, created, by_whom, last_used
+        FROM invitation WHERE code = ?1";
+    INVITATIONS = "SELECT code, uses, used, expires, note, welcome, created, by_whom, last_used
+        FROM invitation WHERE created <= ?1 ORDER BY created DESC LIMIT ?2";
+    INSERT_INVITATION = "INSERT INTO invitation (code, uses, used, expires, note, welcome, created, by_whom, last_used)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    USE_INVITATION = "UPDATE invitation SET used = used + 1, last_used = ?2
+        WHERE code = ?1 AND used < uses AND (expires IS NULL OR expires > ?2)";
+
+    // mailboxes
+    DELIVER = "INSERT INTO mailbox (local, id, sender, thread, received, visible_from, shown, acked, meta, envelope)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+    ACKNOWLEDGE = "UPDATE mailbox SET acked = ?3 WHERE local = ?1 AND id = ?2 AND acked IS NULL
+        AND (visible_from IS NULL OR visible_from <= ?3)";
+    PENDING = "SELECT local, id, sender, received, acked, visible_from, meta, envelope
+        FROM mailbox WHERE local = ?1 AND id = ?2 AND acked IS NULL";
+    MAILBOX = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
+        FROM mailbox INDEXED BY mailbox_pending WHERE local = ?1 AND acked IS NULL AND visible_from IS NULL
+        ORDER BY shown DESC, seq DESC LIMIT ?2";
+    MAILBOX_DEFERRED = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
+        FROM mailbox INDEXED BY mailbox_deferred WHERE local = ?1 AND acked IS NULL AND visible_from IS NOT NULL
+        AND visible_from <= ?3 ORDER BY visible_from DESC, seq DESC LIMIT ?2";
+    FIRST_PENDING = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
+        FROM mailbox INDEXED BY mailbox_pending WHERE local = ?1 AND acked IS NULL AND visible_from IS NULL AND shown > ?2
+        AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4)
+        ORDER BY shown, seq LIMIT 1";
+    FIRST_DEFERRED = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
+        FROM mailbox INDEXED BY mailbox_deferred WHERE local = ?1 AND acked IS NULL AND visible_from IS NOT NULL
+        AND visible_from <= ?5 AND shown > ?2
+        AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4)
+        ORDER BY visible_from, seq LIMIT 1";
+
+    // what was seen
+    SEEN = "SELECT sha256, at, accepted FROM seen WHERE sender = ?1 AND id = ?2";
+    PUT_SEEN = "INSERT INTO seen (sender, id, sha256, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT DO UPDATE SET accepted = excluded.accepted WHERE sha256 = excluded.sha256";
+    RATE = "SELECT hits FROM rate WHERE name = ?1 AND minute = ?2";
+    COUNT_RATE = "INSERT INTO rate (name, minute, hits) VALUES (?1, ?2, ?3)
+        ON CONFLICT DO UPDATE SET hits = hits + excluded.hits";
+    PRUNE_RATE = "DELETE FROM rate WHERE (name, minute) IN
+        (SELECT name, minute FROM rate WHERE minute < ?1 ORDER BY minute LIMIT ?2)";
+    NONCE = "SELECT 1 FROM nonce WHERE name = ?1";
+    BURN_NONCE = "INSERT INTO nonce (name, at) VALUES (?1, ?2)";
+    PRUNE_NONCE = "DELETE FROM nonce WHERE name IN (SELECT name FROM nonce WHERE at < ?1 ORDER BY at LIMIT ?2)";
+
+    // the sending queue
+    JOB = "SELECT doc FROM job WHERE job = ?1";
+    PUT_JOB = "INSERT INTO job (job, from_local, domain, created, wake, claimed_until, doc)
+        VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6)
+        ON CONFLICT DO UPDATE SET from_local = excluded.from_local, domain = excluded.domain, created = excluded.created,
+        wake = excluded.wake, claimed_until = NULL, doc = excluded.doc";
+    OUTBOX = "SELECT doc FROM job WHERE from_local = ?1 ORDER BY created DESC, rowid DESC LIMIT ?2";
+    QUEUE_LENGTH = "SELECT count(*) FROM job WHERE wake IS NOT NULL";
+    JOB_EARLIEST = "SELECT min(wake) FROM job WHERE wake IS NOT NULL";
+    JOBS_DUE = "SELECT domain, job FROM job WHERE wake IS NOT NULL AND wake <= ?1 ORDER BY wake LIMIT ?2";
+    JOB_NEXT_DOMAIN = "SELECT domain FROM job WHERE wake IS NOT NULL AND domain > ?1 ORDER BY domain LIMIT 1";
+    JOBS_DUE_OF = "SELECT domain, job FROM job INDEXED BY job_domain
+        WHERE wake IS NOT NULL AND domain = ?1 AND wake <= ?2 ORDER BY wake LIMIT ?3";
+    CLAIM_JOB = "UPDATE job SET claimed_until = ?3, wake = max(wake, ?3) WHERE job = ?1 AND wake <= ?2 RETURNING doc";
+
+    // looks
+    LOOK = "SELECT doc, lease_until FROM look WHERE contract = ?1";
+    PUT_LOOK = "INSERT INTO look (contract, seller, wake, lease_until, doc) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT DO UPDATE SET seller = excluded.seller, wake = excluded.wake, lease_until = excluded.lease_until,
+        doc = excluded.doc";
+    LOOKS_OPEN = "SELECT doc, lease_until FROM look INDEXED BY look_wake WHERE wake IS NOT NULL ORDER BY wake LIMIT ?1";
+    LOOK_EARLIEST = "SELECT min(wake) FROM look WHERE wake IS NOT NULL";
+    LOOKS_DUE = "SELECT seller, contract FROM look WHERE wake IS NOT NULL AND wake <= ?1 ORDER BY wake LIMIT ?2";
+    LOOK_NEXT_SELLER = "SELECT seller FROM look WHERE wake IS NOT NULL AND seller > ?1 ORDER BY seller LIMIT 1";
+    LOOKS_DUE_OF = "SELECT seller, contract FROM look INDEXED BY look_seller
+        WHERE wake IS NOT NULL AND seller = ?1 AND wake <= ?2 ORDER BY wake LIMIT ?3";
+    LOOKS_LEASED = "SELECT count(*) FROM look WHERE lease_until IS NOT NULL AND seller = ?1 AND lease_until > ?2";
+    CLAIM_LOOK = "UPDATE look SET lease_until = ?3, wake = max(wake, ?3) WHERE contract = ?1 AND wake <= ?2
+        RETURNING doc, lease_until";
+    OBSERVATION = "SELECT sha256, at, contract, bytes FROM observation WHERE sha256 = ?1";
+    OBSERVATIONS_OF = "SELECT sha256 FROM observation WHERE contract = ?1 ORDER BY at DESC LIMIT ?2";
+    PUT_OBSERVATION = "INSERT INTO observation (sha256, at, contract, bytes) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT DO NOTHING";
+
+    // the journal
+    JOURNAL_LAST = "SELECT n, at FROM entry ORDER BY n DESC LIMIT 1";
+    INSERT_ENTRY = "INSERT INTO entry (n, id, at, doc) VALUES (?1, ?2, ?3, ?4)";
+    INSERT_LINE = "INSERT INTO line (account, n, i, delta, balance, ordinal) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    BALANCE = "SELECT balance FROM account WHERE name = ?1";
+    ACCOUNT = "SELECT balance, entries FROM account WHERE name = ?1";
+    PUT_ACCOUNT = "INSERT INTO account (name, balance, entries) VALUES (?1, ?2, ?3)
+        ON CONFLICT DO UPDATE SET balance = excluded.balance, entries = excluded.entries";
+    BALANCES = "SELECT name, balance FROM account WHERE name > ?1 ORDER BY name LIMIT ?2";
+    JOURNAL = "SELECT n, id, at, doc FROM entry WHERE n >= ?1 ORDER BY n LIMIT ?2";
+    ENTRY_FROM = "SELECT n FROM entry WHERE at >= ?1 ORDER BY at, n LIMIT 1";
+    LINE_BEFORE = "SELECT balance, ordinal FROM line WHERE account = ?1 AND n < ?2 ORDER BY n DESC, i DESC LIMIT 1";
+    ENTRIES_OF = "SELECT n, id, at, doc FROM entry WHERE n IN
+        (SELECT DISTINCT n FROM line WHERE account = ?1 AND n >= ?2 AND n < ?3 ORDER BY n DESC LIMIT ?4) ORDER BY n";
+
+    // contracts and operations
+    CONTRACT = "SELECT doc FROM contract WHERE id = ?1";
+    CONTRACT_STATE = "SELECT state FROM contract WHERE id = ?1";
+    CONTRACT_OF_QUOTE = "SELECT id FROM contract WHERE quote_id = ?1";
+    INSERT_CONTRACT = "INSERT INTO contract (id, quote_id, state, open, updated, doc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        RETURNING seq";
+    UPDATE_CONTRACT = "UPDATE contract SET state = ?2, open = ?3, updated = ?4, doc = ?5
+        WHERE id = ?1 AND (open = 1 OR state = ?2)";
+    INSERT_PARTY = "INSERT INTO party (address, contract) VALUES (?1, ?2)";
+    CONTRACTS_OF = "SELECT c.doc FROM party p JOIN contract c ON c.seq = p.contract
+        WHERE p.address = ?1 ORDER BY p.contract DESC LIMIT ?2";
+    CONTRACTS_OPEN = "SELECT doc FROM contract WHERE open = 1 AND state = ?1 AND (updated, id) > (?2, ?3)
+        ORDER BY updated, id LIMIT ?4";
+    MANDATE = "SELECT doc FROM mandate WHERE id = ?1";
+    INSERT_MANDATE = "INSERT INTO mandate (id, doc) VALUES (?1, ?2) RETURNING seq";
+    UPDATE_MANDATE = "UPDATE mandate SET doc = ?2 WHERE id = ?1";
+    INSERT_MANDATE_PARTY = "INSERT INTO mandate_party (address, mandate) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    INSERT_MANDATE_CHAIN = "INSERT INTO mandate_chain (link, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    DELETE_MANDATE_CHAIN = "DELETE FROM mandate_chain WHERE link = ?1 AND id = ?2";
+    MANDATES_UNDER = "SELECT m.doc FROM mandate_chain c JOIN mandate m ON m.id = c.id WHERE c.link = ?1 ORDER BY c.id";
+    MANDATES_OF = "SELECT m.doc FROM mandate_party p JOIN mandate m ON m.seq = p.mandate
+        WHERE p.address = ?1 ORDER BY p.mandate DESC LIMIT ?2";
+    SEAL = "SELECT doc FROM seal WHERE sha256 = ?1 AND by_whom = ?2";
+    SEAL_BY_ID = "SELECT doc FROM seal WHERE id = ?1";
+    SEALS = "SELECT doc FROM seal INDEXED BY seal_hash WHERE sha256 = ?1 ORDER BY at, id LIMIT ?2";
+    INSERT_SEAL = "INSERT INTO seal (id, sha256, by_whom, at, doc) VALUES (?1, ?2, ?3, ?4, ?5)";
+    OPERATION = "SELECT sha256, at, result FROM operation WHERE sender = ?1 AND id = ?2";
+    INSERT_OPERATION = "INSERT INTO operation (sender, id, sha256, at, result) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+    // pins and events
+    PIN = "SELECT key FROM pin WHERE domain = ?1";
+    PINS = "SELECT domain, key, at FROM pin WHERE domain > ?1 ORDER BY domain LIMIT ?2";
+    INSERT_PIN = "INSERT INTO pin (domain, key, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    INSERT_EVENT = "INSERT INTO event (name, at, actor, data) VALUES (?1, ?2, ?3, ?4)";
+    EVENTS = "SELECT name, at, actor, data FROM event WHERE name = ?1 AND at >= ?2 ORDER BY at DESC, seq DESC LIMIT ?3";
+}

@@ -1,0 +1,243 @@
+//! The one writer: a thread that owns the writing connection.
+//!
+//! Commands come over a bounded channel. The thread takes what is waiting, runs each command in one transaction, commits
+//! once (one flush to the disk for all) and only then replies. A command that refuses, fails or panics leaves nothing of
+//! itself behind and takes nothing of its neighbours with it. When the commit fails, every command of the batch fails
+//! with it, refusals too: they were decided over changes that never came to be.
+//!
+//! A savepoint around each command costs a copy of every page it touches, and is needed only when a command fails after it
+//! began to write, which no rule does unless it is wrong. So the batch runs without; should it happen all the same,
+//! the transaction is undone and the batch runs again with savepoints. That is why commands can be run again.
+//!
+//! A failed flush cannot be repeated: the kernel may have dropped the pages and report success the second time. So any
+//! fault of the disk poisons the store: no further write is attempted or acknowledged until a restart has read back what
+//! is really there. A full disk is not such a fault as long as the transaction was undone cleanly.
+
+use super::rows::Rows;
+use super::{StoreError, sql};
+use crate::limits;
+use rusqlite::Connection;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Work for the writer, with the caller who waits for it.
+pub trait Command: Send {
+    /// The caller went away before the work began.
+    fn abandoned(&self) -> bool;
+    /// Does the work; whether its changes are to be kept. Runs again when its transaction had to be undone.
+    fn run(&mut self, rows: &Rows<'_>) -> bool;
+    /// The fault of the store that the work met, if any.
+    fn fault(&self) -> Option<StoreError>;
+    /// Replaces the outcome.
+    fn fail(&mut self, fault: StoreError);
+    fn reply(self: Box<Self>);
+}
+
+pub enum Message {
+    Run(Box<dyn Command>),
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+pub struct Writer {
+    conn: Connection,
+    messages: mpsc::Receiver<Message>,
+    poison: watch::Sender<Option<String>>,
+    /// The log length at which waiting for readers is tried next.
+    restart_at: i64,
+    /// Held until the connection is closed, so that a successor cannot open in between. The last field drops last.
+    _lock: File,
+}
+
+/// Why a transaction ended without a commit.
+enum Stop {
+    Fault(StoreError),
+    /// A command failed after it began to write, and there was no savepoint to go back to.
+    HalfDone,
+}
+
+impl From<StoreError> for Stop {
+    fn from(fault: StoreError) -> Self {
+        Stop::Fault(fault)
+    }
+}
+
+impl Writer {
+    pub fn new(
+        conn: Connection,
+        messages: mpsc::Receiver<Message>,
+        poison: watch::Sender<Option<String>>,
+        lock: File,
+    ) -> Self {
+        Writer { conn, messages, poison, restart_at: limits::STORE_WAL_STUCK_PAGES, _lock: lock }
+    }
+
+    /// Serves until the store is closed or its last handle is dropped.
+    pub fn serve(mut self) {
+        let mut closing = None;
+        while let Some(first) = self.messages.blocking_recv() {
+            let mut batch = VecDeque::new();
+            let mut next = Some(first);
+            while let Some(message) = next {
+                match message {
+                    Message::Run(command) => batch.push_back(command),
+                    Message::Close(done) => {
+                        self.messages.close();
+                        closing = Some(done);
+                    }
+                }
+                next = if batch.len() < limits::STORE_BATCH_MAX { self.messages.try_recv().ok() } else { None };
+            }
+            self.run(batch);
+            self.checkpoint();
+        }
+        let outcome = self.last_checkpoint();
+        drop(self);
+        if let Some(done) = closing {
+            let _ = done.send(outcome);
+        }
+    }
+
+    fn run(&mut self, mut waiting: VecDeque<Box<dyn Command>>) {
+        let mut careful = false;
+        while !waiting.is_empty() {
+            if self.poison.borrow().is_some() {
+                for mut command in waiting.drain(..) {
+                    command.fail(StoreError::Poisoned);
+                    command.reply();
+                }
+                return;
+            }
+            let mut ran = Vec::with_capacity(waiting.len());
+            let outcome = match self.transaction(&mut waiting, &mut ran, careful) {
+                Ok(()) => Ok(()),
+                Err(Stop::Fault(fault)) => Err(self.undo().err().unwrap_or(fault)),
+                Err(Stop::HalfDone) => self.undo().map(|()| {
+                    ran.drain(..).rev().for_each(|command| waiting.push_front(command));
+                    careful = true;
+                }),
+            };
+            if let Err(StoreError::Io(reason)) = &outcome {
+                self.poison(reason);
+            }
+            for mut command in ran {
+                if let Err(fault) = &outcome {
+                    command.fail(fault.clone());
+                }
+                command.reply();
+            }
+        }
+    }
+
+    /// Moves commands from `waiting` to `ran`. When it stops, nothing of what `ran` did is kept.
+    fn transaction(
+        &self,
+        waiting: &mut VecDeque<Box<dyn Command>>,
+        ran: &mut Vec<Box<dyn Command>>,
+        careful: bool,
+    ) -> Result<(), Stop> {
+        let rows = Rows::new(&self.conn);
+        if let Err(fault) = rows.exec(sql::BEGIN, []) {
+            ran.extend(waiting.drain(..));
+            return Err(Stop::Fault(fault));
+        }
+        while let Some(mut command) = waiting.pop_front() {
+            if command.abandoned() {
+                continue;
+            }
+            let before = self.conn.total_changes();
+            let marked = if careful { rows.exec(sql::SAVEPOINT, []).map(drop) } else { Ok(()) };
+            let kept = marked.is_ok() && self.run_one(&mut command, &rows);
+            let fault = command.fault();
+            ran.push(command);
+            marked?;
+            if let Some(fault @ StoreError::Io(_)) = fault {
+                return Err(Stop::Fault(fault));
+            }
+            if self.conn.is_autocommit() {
+                return Err(Stop::Fault(
+                    fault.unwrap_or_else(|| StoreError::Io("the transaction vanished".to_owned())),
+                ));
+            }
+            if careful {
+                if !kept {
+                    rows.exec(sql::UNDO, []).map_err(StoreError::fatal)?;
+                }
+                rows.exec(sql::RELEASE, []).map_err(StoreError::fatal)?;
+            } else if !kept && self.conn.total_changes() != before {
+                return Err(Stop::HalfDone);
+            }
+        }
+        rows.exec(sql::COMMIT, []).map_err(|fault| match fault {
+            StoreError::Full | StoreError::Busy => fault,
+            fault => fault.fatal(),
+        })?;
+        Ok(())
+    }
+
+    fn run_one(&self, command: &mut Box<dyn Command>, rows: &Rows<'_>) -> bool {
+        catch_unwind(AssertUnwindSafe(|| command.run(rows))).unwrap_or_else(|_| {
+            command.fail(StoreError::Bug("a rule panicked".to_owned()));
+            false
+        })
+    }
+
+    /// Makes sure that nothing of a failed transaction is left open.
+    fn undo(&self) -> Result<(), StoreError> {
+        if self.conn.is_autocommit() {
+            return Ok(());
+        }
+        Rows::new(&self.conn).exec(sql::ROLLBACK, []).map(drop).map_err(StoreError::fatal)
+    }
+
+    fn poison(&self, reason: &str) {
+        tracing::error!(reason, "the disk failed under the store; nothing more is acknowledged until a restart");
+        self.poison.send_replace(Some(reason.to_owned()));
+    }
+
+    /// Moves what was committed from the log into the file, after the replies. A fault here is one of the disk like any
+    /// other, which is why SQLite's own checkpoint, whose outcome nobody sees, is only the backstop.
+    fn checkpoint(&mut self) {
+        if self.poison.borrow().is_some() {
+            return;
+        }
+        let outcome = self.log_pages(sql::WAL_PAGES).and_then(|(log, moved)| {
+            if log - moved >= limits::STORE_WAL_PAGES {
+                self.log_pages(sql::CHECKPOINT)?;
+            }
+            Ok(log)
+        });
+        let outcome = match outcome {
+            Ok(log) if log >= self.restart_at => self.wait_for_readers(log),
+            outcome => outcome.map(drop),
+        };
+        if let Err(fault @ (StoreError::Io(_) | StoreError::Bug(_))) = outcome {
+            self.poison(&fault.to_string());
+        }
+    }
+
+    /// The log starts over only when no reader stands in its middle. Long reads are waited for, briefly and seldom.
+    fn wait_for_readers(&mut self, log: i64) -> Result<(), StoreError> {
+        self.conn.busy_timeout(Duration::from_millis(limits::STORE_WAL_STUCK_WAIT_MS))?;
+        let outcome = self.log_pages(sql::CHECKPOINT_RESTART);
+        self.conn.busy_timeout(Duration::from_millis(limits::STORE_BUSY_MS))?;
+        let over = matches!(outcome, Ok((pages, moved)) if pages == moved);
+        self.restart_at = limits::STORE_WAL_STUCK_PAGES + if over { 0 } else { log };
+        outcome.map(drop)
+    }
+
+    fn last_checkpoint(&self) -> Result<(), StoreError> {
+        if self.poison.borrow().is_some() {
+            return Err(StoreError::Poisoned);
+        }
+        self.log_pages(sql::CHECKPOINT_TRUNCATE).map(drop)
+    }
+
+    /// Pages in the log, and how many of them the file has.
+    fn log_pages(&self, pragma: &str) -> Result<(i64, i64), StoreError> {
+        let pages = Rows::new(&self.conn).one(pragma, [], |row| Ok((row.get(1)?, row.get(2)?)))?;
+        Ok(pages.unwrap_or((0, 0)))
+    }
+}

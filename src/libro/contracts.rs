@@ -8,6 +8,7 @@ use super::money::Movement;
 use super::rights::{Act, may};
 use crate::arbiter;
 use crate::limits;
+use crate::record::agent::{messages_only, stands};
 use crate::record::house::OnUndecided;
 use crate::record::ledger::ContractKindText;
 use crate::record::{Change, Contract, ContractState, House, View};
@@ -395,7 +396,7 @@ fn seller_card(doing: &Doing<'_, '_>, quote: &Quote) -> Result<AgentCard, Refusa
     // Of this house's own agents the record inside the transaction is newer than anything resolved before it.
     let own = if house.is_mine(seller) { doing.ctx.view.agent(seller.local()) } else { None };
     let card = own.map_or_else(|| resolved.clone(), |record| record.card);
-    if card.ended(doing.now()) {
+    if card.ended(doing.now()) || (house.is_mine(seller) && stands(doing.ctx.view, &card, doing.now()).is_err()) {
         let why = format!("the card of the seller {seller} is revoked or past its date");
         return Err(Refusal::new(Rule::BadQuoteSignature, why));
     }
@@ -407,7 +408,7 @@ fn seller_card(doing: &Doing<'_, '_>, quote: &Quote) -> Result<AgentCard, Refusa
             format!("the quote is not signed by a current key of the seller {seller}"),
         ));
     }
-    if card.messages_only() {
+    if card.messages_only() || (house.is_mine(seller) && messages_only(doing.ctx.view, &card)) {
         return Err(Refusal::new(Rule::OutOfScope, format!("the seller {seller} is a messages-only address")));
     }
     Ok(card)

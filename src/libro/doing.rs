@@ -6,12 +6,13 @@ use super::money::{Shares, Taken};
 use super::{Ctx, Op};
 use crate::ids::Ids;
 use crate::limits;
+use crate::record::agent::{parents, stands};
 use crate::record::{Change, Contract, Entry, Letter};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::address::{Address, SystemName};
 use crate::wire::amount::Amount;
-use crate::wire::card::Scope;
+use crate::wire::card::{AgentCard, Scope};
 use crate::wire::envelope::{Draft, Kind, Payload, Verified};
 use crate::wire::json::type_name;
 use crate::wire::quote::{RECEIPT_MEDIA, Referrer};
@@ -25,6 +26,7 @@ pub(super) struct Doing<'c, 'v> {
     pub name: Op,
     pub body: &'c Map<String, Value>,
     pub sha256: &'c str,
+    pub standing: Standing,
     pub letters: Vec<Letter>,
 }
 
@@ -41,6 +43,47 @@ pub(super) struct Receipt<'a> {
 pub(super) struct Rates {
     pub fee_bps: u64,
     pub share: u64,
+}
+
+/// Who the sender is inside the transaction, and what bounds it: its own, and those of every parent at this house, which
+/// may have been drawn tighter since the subagent was made.
+pub(super) struct Standing {
+    pub card: AgentCard,
+    scopes: Vec<Scope>,
+}
+
+impl Standing {
+    pub fn of(ctx: &Ctx<'_>, signed: &Verified) -> Result<Standing, Refusal> {
+        let from = &signed.envelope().from;
+        let own = if ctx.house.is_mine(from) { ctx.view.agent(from.local()) } else { None };
+        let Some(own) = own else {
+            let card = signed.sender().clone();
+            if card.ended(ctx.now) {
+                let why = format!("the card of {from} is revoked or past its date");
+                return Err(Refusal::new(Rule::SenderEnded, why));
+            }
+            let scopes = card.scope().cloned().into_iter().collect();
+            return Ok(Standing { card, scopes });
+        };
+        stands(ctx.view, &own.card, ctx.now)?;
+        let above = parents(ctx.view, &own.card);
+        let scopes = std::iter::once(&own.card).chain(&above).filter_map(AgentCard::scope).cloned().collect();
+        Ok(Standing { card: own.card, scopes })
+    }
+
+    pub fn messages_only(&self) -> bool {
+        self.scopes.iter().any(|scope| scope.messages_only)
+    }
+
+    pub fn within_cap(&self, amount: Amount) -> Result<(), Refusal> {
+        match self.scopes.iter().filter_map(|scope| scope.cap).min() {
+            Some(cap) if amount.tokens() > cap => Err(Refusal::new(
+                Rule::CapExceeded,
+                format!("this subagent may commit at most {cap} tokens at a time, not {amount}"),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<'c> Doing<'c, '_> {
@@ -107,7 +150,7 @@ impl<'c> Doing<'c, '_> {
 
     /// The bound that a parent put on what a subagent may commit in one operation.
     pub fn within_cap(&self, amount: Amount) -> Result<(), Refusal> {
-        within_cap(self.op.sender().scope(), amount)
+        self.standing.within_cap(amount)
     }
 
     /// The contract that the operation names.
@@ -201,16 +244,6 @@ pub(super) fn referrer(contract: &Contract) -> Option<Referrer> {
     let kept = contract.referrer.as_ref()?;
     let address = Address::parse(kept.get("address")?.as_str()?).ok()?;
     Some(Referrer { address, share: kept.get("share")?.as_u64()? })
-}
-
-pub(super) fn within_cap(scope: Option<&Scope>, amount: Amount) -> Result<(), Refusal> {
-    match scope.and_then(|scope| scope.cap) {
-        Some(cap) if amount.tokens() > cap => Err(Refusal::new(
-            Rule::CapExceeded,
-            format!("this subagent may commit at most {cap} tokens at a time, not {amount}"),
-        )),
-        _ => Ok(()),
-    }
 }
 
 pub(super) fn bad(why: impl Into<String>) -> Refusal {

@@ -7,6 +7,7 @@ use super::books::Posting;
 use super::doing::{Doing, Rates, Receipt, bad, distinct};
 use super::money::Movement;
 use crate::limits;
+use crate::record::agent::stands;
 use crate::record::{Change, Mandate, MandateState};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -233,8 +234,9 @@ fn chargeable(doing: &Doing<'_, '_>, link: &Mandate, amount: Amount, concept: &s
 
 /// Authority ends with the card of who gave it. Of another house's agents this house cannot know inside a transaction.
 fn grantor_ended(doing: &Doing<'_, '_>, grantor: &Address) -> bool {
+    let view = doing.ctx.view;
     doing.ctx.house.is_mine(grantor)
-        && doing.ctx.view.agent(grantor.local()).is_some_and(|record| record.card.ended(doing.now()))
+        && view.agent(grantor.local()).is_some_and(|record| stands(view, &record.card, doing.now()).is_err())
 }
 
 fn named(doing: &Doing<'_, '_>) -> Result<Mandate, Refusal> {

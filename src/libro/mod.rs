@@ -49,7 +49,7 @@ use crate::time::Timestamp;
 use crate::wire::address::Address;
 use crate::wire::envelope::{Envelope, Verified};
 use crate::wire::quote::OP_MEDIA;
-use doing::Doing;
+use doing::{Doing, Standing};
 use serde_json::Value;
 
 /// What a ledger rule looks at.
@@ -169,17 +169,13 @@ pub fn operate(ctx: &Ctx<'_>, books: &mut Books<'_>, ids: &mut Ids, op: &Verifie
         let known: Vec<&str> = Op::ALL.iter().map(|op| op.as_str()).collect();
         Refusal::new(Rule::UnknownOperation, format!("body.op must be one of {}", known.join(", ")))
     })?;
-    if op.sender().messages_only() {
+    let standing = Standing::of(ctx, op)?;
+    if standing.messages_only() {
         return Err(Refusal::new(Rule::OutOfScope, "a messages-only address may not operate a ledger"));
     }
-    if op.sender().ended(ctx.now) {
-        return Err(Refusal::new(
-            Rule::SenderEnded,
-            format!("the card of {} is revoked or past its date", envelope.from),
-        ));
-    }
     let mut trial = books.clone();
-    let mut doing = Doing { ctx, books: &mut trial, ids, op, name, body, sha256: &sha256, letters: Vec::new() };
+    let mut doing =
+        Doing { ctx, books: &mut trial, ids, op, name, body, sha256: &sha256, standing, letters: Vec::new() };
     let result = match name {
         Op::Accept => contracts::accept(&mut doing),
         Op::Deliver => contracts::deliver(&mut doing),

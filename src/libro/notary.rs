@@ -32,7 +32,7 @@ pub(super) fn notarize(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
                 }))
             };
             let (sello, anonimo) = (seal(json!(by)), seal(Value::Null));
-            let secret = doing.op.sender().visibility == Visibility::Secret;
+            let secret = doing.standing.card.visibility == Visibility::Secret;
             doing.change(Change::InsertSeal(SealRecord {
                 id,
                 sha256,

@@ -5,10 +5,11 @@ use super::doing::{Doing, Receipt};
 use super::money::Movement;
 use crate::limits;
 use crate::record::AgentRecord;
+use crate::record::agent::{Asker, messages_only, stands, visible_to};
 use crate::refusal::{Refusal, Rule};
 use crate::wire::address::Address;
 use crate::wire::amount::Amount;
-use crate::wire::card::{AgentCard, InboxPolicy, Visibility};
+use crate::wire::card::{AgentCard, InboxPolicy};
 use serde_json::{Value, json};
 
 pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
@@ -24,7 +25,7 @@ pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     let amount = doing.amount("amount")?;
     doing.within_cap(amount)?;
     let payee = payee(doing, &to)?;
-    if payee.card.messages_only() {
+    if messages_only(doing.ctx.view, &payee.card) {
         let owner = payee.card.delegation.as_ref().map_or_else(|| "its owner".to_owned(), |d| d.by.to_string());
         return refuse(format!("{to} is a messages-only address and could never spend it: pay {owner}"));
     }
@@ -50,18 +51,11 @@ pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
 
 /// A secret agent does not exist for those who may not see it.
 fn payee(doing: &Doing<'_, '_>, to: &Address) -> Result<AgentRecord, Refusal> {
-    let record = doing.ctx.view.agent(to.local()).filter(|record| {
-        !record.card.ended(doing.now())
-            && (record.card.visibility != Visibility::Secret || is_known_to(&record.card, doing.op.sender()))
+    let (view, now) = (doing.ctx.view, doing.now());
+    let record = view.agent(to.local()).filter(|record| {
+        visible_to(&record.card, Asker::Card(&doing.standing.card), now) && stands(view, &record.card, now).is_ok()
     });
     record.ok_or_else(|| Refusal::new(Rule::PayeeUnknown, format!("no agent {to} in this house")))
-}
-
-fn is_known_to(card: &AgentCard, asker: &AgentCard) -> bool {
-    let below = |child: &AgentCard, parent: &AgentCard| {
-        child.delegation.as_ref().is_some_and(|delegation| delegation.by == parent.address)
-    };
-    below(card, asker) || below(asker, card) || card.inbox.lists(&asker.address)
 }
 
 /// A free payment of one token must not carry a letter past the price of a mailbox, or past any other policy.

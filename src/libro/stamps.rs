@@ -2,7 +2,7 @@
 
 use super::Ctx;
 use super::books::{Books, Posting};
-use super::doing::within_cap;
+use super::doing::Standing;
 use super::money::{Movement, Shares};
 use crate::ids::Ids;
 use crate::limits;
@@ -34,10 +34,11 @@ pub fn stamp(
     let declared = stamp.get("amount").and_then(Value::as_u64).and_then(Amount::new);
     let declared = declared.filter(|declared| *declared >= price);
     declared.ok_or_else(|| missing(format!("the stamp does not reach the price; {wanted}")))?;
-    if mail.sender().messages_only() {
+    let standing = Standing::of(ctx, mail)?;
+    if standing.messages_only() {
         return Err(Refusal::new(Rule::OutOfScope, "a messages-only address may not pay a stamp"));
     }
-    within_cap(mail.sender().scope(), price)?;
+    standing.within_cap(price)?;
     let casa = ctx.house.casa();
     let shares = Shares { casa: &casa, fee_bps: ctx.house.settings.fee_bps, referrer: None };
     let movement = Movement::shared(envelope.from.as_str(), to.as_str(), price, shares);

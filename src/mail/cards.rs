@@ -5,42 +5,13 @@
 
 use crate::limits;
 use crate::probe::plan::Capabilities;
+pub use crate::record::agent::{Asker, visible_to};
 use crate::record::{AgentRecord, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::AgentCard;
-use crate::wire::address::Address;
-use crate::wire::card::Visibility;
 use crate::wire::json::canonical;
 use serde_json::{Map, Value, json};
-
-/// Who asks about a name.
-#[derive(Clone, Copy, Debug)]
-pub enum Asker<'a> {
-    Nobody,
-    /// Known by address alone: another house vouches for who it is.
-    Address(&'a Address),
-    /// With the card, so that a subagent is known by its delegation and not by its name.
-    Card(&'a AgentCard),
-}
-
-/// The one rule of secrecy, for every door. A secret agent is seen by itself, by whoever delegated it, by its live
-/// subagents, and by the addresses and domains of its allowlist; everybody else must get what an absent name gives.
-pub fn visible_to(card: &AgentCard, asker: Asker<'_>, now: Timestamp) -> bool {
-    if card.visibility != Visibility::Secret {
-        return true;
-    }
-    let (address, own_card) = match asker {
-        Asker::Nobody => return false,
-        Asker::Address(address) => (address, None),
-        Asker::Card(card) => (&card.address, Some(card)),
-    };
-    let delegated_it = card.delegation.as_ref().is_some_and(|delegation| &delegation.by == address);
-    let its_subagent = own_card.is_some_and(|own| {
-        !own.ended(now) && own.delegation.as_ref().is_some_and(|delegation| delegation.by == card.address)
-    });
-    address == &card.address || delegated_it || its_subagent || card.inbox.lists(address)
-}
 
 /// The card of an agent of this house, if this asker may see it.
 pub fn seen_by(view: &dyn View, local: &str, asker: Asker<'_>, now: Timestamp) -> Option<AgentRecord> {

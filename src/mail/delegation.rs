@@ -6,6 +6,8 @@
 use super::cards::{Asker, certify, visible_to};
 use super::{Answer, Authority, no_such_agent};
 use crate::limits;
+use crate::record::agent::parents;
+pub use crate::record::agent::stands;
 use crate::record::{AgentRecord, Change, Decided, Decision, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -53,35 +55,17 @@ pub(super) fn check(
         return Err(out_of_scope("the delegation is past its date"));
     }
     stands(view, &parent.card, now)?;
-    if chain(view, &parent.card).len() + 1 >= limits::DELEGATION_DEPTH_MAX {
+    if parents(view, &parent.card).len() + 1 >= limits::DELEGATION_DEPTH_MAX {
         let reason = format!("a chain of delegation has at most {} parents", limits::DELEGATION_DEPTH_MAX);
         return Err(out_of_scope(&reason));
     }
     parent.card.scope().map_or(Ok(()), |bounds| narrower(&delegation.scope, bounds))
 }
 
-/// Whether a card of this house, and every parent above it, is neither revoked nor past its date.
-pub fn stands(view: &dyn View, card: &AgentCard, now: Timestamp) -> Result<(), Refusal> {
-    let ended = |card: &AgentCard| {
-        let reason = format!("the card of {} is revoked or past its date", card.address);
-        Err(Refusal::new(Rule::SenderEnded, reason))
-    };
-    if card.ended(now) {
-        return ended(card);
-    }
-    let parents = chain(view, card);
-    let whole = parents.last().unwrap_or(card).delegation.is_none();
-    match parents.iter().find(|parent| parent.ended(now)) {
-        Some(parent) => ended(parent),
-        None if whole => Ok(()),
-        None => Err(Refusal::new(Rule::SenderEnded, format!("the delegation of {} leads to nobody", card.address))),
-    }
-}
-
 /// Whether the bounds of this card and of every parent above it admit the envelope. A parent that was bounded after its
 /// subagents were made binds them all the same.
 pub(super) fn admits(view: &dyn View, card: &AgentCard, envelope: &Envelope) -> Result<(), Refusal> {
-    let parents = chain(view, card);
+    let parents = parents(view, card);
     let scopes = std::iter::once(card).chain(parents.iter()).filter_map(AgentCard::scope);
     scopes.into_iter().try_for_each(|scope| scope.admits(envelope))
 }
@@ -133,19 +117,6 @@ pub fn revoke(house: &House, view: &dyn View, now: Timestamp, local: &str, by: &
     };
     let changes = vec![Change::PutAgent(AgentRecord { card, ..record }), event];
     Ok(Decision { changes, reply: Answer::new(200, body) })
-}
-
-/// The parents above a card of this house, nearest first, as far as a verifier follows.
-fn chain(view: &dyn View, card: &AgentCard) -> Vec<AgentCard> {
-    let mut parents: Vec<AgentCard> = Vec::new();
-    while parents.len() < limits::DELEGATION_DEPTH_MAX {
-        let last = parents.last().unwrap_or(card);
-        let by = last.delegation.as_ref().map(|delegation| delegation.by.clone());
-        let parent = by.filter(|by| by.is_of(&card.address.domain())).and_then(|by| view.agent(by.local()));
-        let Some(parent) = parent else { break };
-        parents.push(parent.card);
-    }
-    parents
 }
 
 fn narrower(child: &Scope, parent: &Scope) -> Result<(), Refusal> {

@@ -397,6 +397,23 @@ fn a_subagent_commits_no_more_than_its_cap_and_a_messages_only_one_nothing() {
 }
 
 #[test]
+fn bounds_drawn_above_a_subagent_bind_it_at_once() {
+    let mut world = World::new();
+    world.enrol_below("ana", "bot.ana", &Scope::default());
+    world.enrol_below("bot.ana", "tip.bot.ana", &Scope::default());
+    world.play("topup tip.bot.ana 100\n tip.bot.ana pay leo 20 => 202\n tip.bot.ana mandate m1 leo 20 => 202");
+    world.enrol_below("ana", "bot.ana", &Scope { cap: Some(10), ..Scope::default() });
+    world.play("tip.bot.ana pay leo 11 => 403\n tip.bot.ana pay leo 10 => 202");
+    world.enrol_below("ana", "bot.ana", &Scope { messages_only: true, ..Scope::default() });
+    world.play("tip.bot.ana pay leo 1 => 403\n leo pay tip.bot.ana 1 => 400\n leo accept q1 tip.bot.ana spot 1 => 403");
+    let key = world.keys.get(&at("bot.ana")).expect("key").clone();
+    world.play("leo charge m1 1 => 202");
+    world.enrol("bot.ana", "a.example", key, json!({"revoked": {"at": "2026-09-15T10:00:00Z"}}));
+    world.play("leo charge m1 1 => 403\n leo pay tip.bot.ana 1 => 404\n leo accept q2 tip.bot.ana spot 1 => 403");
+    world.play("tip.bot.ana balance => 403");
+}
+
+#[test]
 fn reads_are_for_those_concerned() {
     let mut world = World::new();
     world.play(

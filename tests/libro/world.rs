@@ -94,9 +94,13 @@ impl World {
         card
     }
 
-    /// A subagent of ana with bounds.
     pub fn enrol_below_ana(&mut self, local: &str, scope: &Scope) {
-        let (parent, key) = (at("ana"), SigningKey::from_seed([70 + local.len() as u8; 32]));
+        self.enrol_below("ana", local, scope);
+    }
+
+    /// A subagent with bounds.
+    pub fn enrol_below(&mut self, parent: &str, local: &str, scope: &Scope) {
+        let (parent, key) = (at(parent), SigningKey::from_seed([70 + local.len() as u8; 32]));
         let parent_key = self.keys.get(&parent).expect("key").clone();
         let child = at(local);
         let delegation = Delegation::sign(&parent, &parent_key, &child, &key.public(), scope, None, self.now);

@@ -8,6 +8,8 @@ use super::money::Movement;
 use super::rights::{Act, may};
 use crate::arbiter;
 use crate::limits;
+use crate::probe::plan::acceptable;
+use crate::probe::url::UrlPolicy;
 use crate::record::agent::{messages_only, stands};
 use crate::record::house::OnUndecided;
 use crate::record::ledger::ContractKindText;
@@ -447,7 +449,8 @@ fn judgeable_terms(contract: &Contract, house: &House) -> Result<(), Refusal> {
         let why = "this house runs no arbiter; name another one or leave out terms.verify";
         return Err(Refusal::new(Rule::BadTests, why));
     }
-    super::terms::acceptable(&contract.terms, &house.settings).map_err(|why| Refusal::new(Rule::BadTests, why))
+    let policy = UrlPolicy { addresses: house.settings.addresses.clone() };
+    acceptable(&contract.terms, &policy, &house.settings.capabilities).map_err(|why| Refusal::new(Rule::BadTests, why))
 }
 
 fn from_quote(doing: &mut Doing<'_, '_>, quote: &Quote) -> Contract {

@@ -33,7 +33,6 @@ mod reads;
 mod rights;
 mod stamps;
 pub mod statement;
-mod terms;
 pub mod views;
 
 pub use books::Books;

@@ -138,6 +138,7 @@ mod tests {
     use crate::probe::plan::Capabilities;
     use crate::record::Settings;
     use crate::wire::DomainCard;
+    use crate::wire::address::Address;
     use crate::wire::card::Delegation;
 
     #[test]

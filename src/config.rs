@@ -9,6 +9,7 @@ mod reader;
 pub use reader::{At, Diagnostic, Level, nearest, parse_duration, position, show_duration};
 
 use crate::limits;
+use crate::observe::Override;
 use crate::probe::address::{AddressRule, Network};
 use crate::probe::plan::Capabilities;
 use crate::record::house::OnUndecided;
@@ -91,15 +92,7 @@ pub struct ProbeSection {
     pub per_host_per_minute: u32,
     pub allow_networks: Vec<Network>,
     pub extra_ca: Vec<PathBuf>,
-    pub resolve: Vec<ResolveOverride>,
-}
-
-/// This name and port are reached at this address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolveOverride {
-    pub host: String,
-    pub port: u16,
-    pub to: SocketAddr,
+    pub resolve: Vec<Override>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -393,7 +386,7 @@ fn read_probe(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, Strin
 }
 
 /// `HOST:PORT` is reached at `ADDR` or `ADDR:PORT2`.
-pub fn resolve_override(name: &str, to: &str) -> Result<ResolveOverride, String> {
+fn resolve_override(name: &str, to: &str) -> Result<Override, String> {
     let parts = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
     let (host, port) = parts
         .filter(|(host, port)| !host.is_empty() && *port != 0)
@@ -401,7 +394,7 @@ pub fn resolve_override(name: &str, to: &str) -> Result<ResolveOverride, String>
     let bare = to.trim_start_matches('[').trim_end_matches(']');
     let to = to.parse::<SocketAddr>().or_else(|_| bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)));
     let to = to.map_err(|_| format!("{name} must map to an address or ADDRESS:PORT, such as \"127.0.0.1:8443\""))?;
-    Ok(ResolveOverride { host: host.to_ascii_lowercase(), port, to })
+    Override::new(host, port, to)
 }
 
 fn read_hosts(top: &mut Section) -> BTreeMap<Domain, HostOverride> {

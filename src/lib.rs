@@ -63,6 +63,7 @@
 #![deny(unsafe_code)]
 
 pub mod arbiter;
+pub mod cli;
 pub mod client;
 pub mod config;
 pub mod ids;

@@ -82,7 +82,7 @@ fn the_environment_wins_and_is_typed_by_the_key() {
     assert_eq!((config.libro.fee_bps, config.mail.require_relay), (500, true));
     assert_eq!(config.probe.allow_networks.len(), 2);
     let to = SocketAddr::from(([127, 0, 0, 1], 8443));
-    assert_eq!(config.probe.resolve, [ResolveOverride { host: "a.example".into(), port: 443, to }]);
+    assert_eq!(config.probe.resolve, [Override { host: "a.example".into(), port: 443, to }]);
     assert_eq!(config.hosts.len(), 1);
     assert_eq!(config.listen.port(), 9);
     assert_eq!(warnings, []);

@@ -1,0 +1,327 @@
+//! `verifica check`: run the tests of a contract here and now, and say what the arbiter would say.
+//!
+//! The tests are planned, fetched, judged and joined by the functions that the arbiter of a house uses; this file only
+//! reads the file, asks for looks and prints. It sends nothing to any house and moves nothing.
+
+mod show;
+mod spec;
+
+use super::block_on;
+use super::json_source;
+use super::keyfile;
+use super::output::{Failure, Out, Style};
+use super::settings;
+use crate::client::agent::SystemClock;
+use crate::limits;
+use crate::observe::look::{self, Looked};
+use crate::observe::{Fetcher, Override};
+use crate::probe::observation::Observation;
+use crate::probe::plan::Suite;
+use crate::probe::result::TestResult;
+use crate::probe::url::UrlPolicy;
+use crate::refusal::Exit;
+use crate::verdict::{Case, Joint, Look, LookRecord, Policy, ProbePolicy, Verdict, agree, check_json, joint};
+use crate::wire::digest::Sha256;
+use serde_json::{Value, json};
+use spec::Spec;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  verifica check entrega.json
+  verifica check quote.json --json
+  verifica check tests.toml --resolve api.forja.example:443:127.0.0.1:8443 --ca own-ca.pem --allow-private
+  verifica check tests.json --evidence-out seen.json && verifica replay seen.json
+  verifica check tests.json --offline seen.json
+
+Asks the servers that the tests name, and nobody else. With --config the addresses, roots and names of that
+house's [probe] section hold here too.")]
+pub struct Args {
+    /// A test, a list of tests, terms, a quote or a contract: JSON, or TOML with [[test]]; - for stdin
+    file: PathBuf,
+    /// How to look: the name of a policy, or a file with one
+    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+    policy: String,
+    /// A PEM file of roots to trust beside the compiled-in ones
+    #[arg(long, value_name = "FILE")]
+    ca: Vec<PathBuf>,
+    /// Reach a name at this address instead
+    #[arg(long, value_name = "HOST:PORT:ADDR[:PORT2]", value_parser = Fetcher::parse_override)]
+    resolve: Vec<Override>,
+    /// Permit loopback and private addresses; the arbiter does not
+    #[arg(long)]
+    allow_private: bool,
+    /// The hash that the delivery declares
+    #[arg(long, value_name = "HEX", value_parser = evidence_hash)]
+    evidence_sha256: Option<Sha256>,
+    /// Keep what was seen in a new file, for replay
+    #[arg(long, value_name = "FILE")]
+    evidence_out: Option<PathBuf>,
+    /// Make one look; the arbiter makes two that must agree
+    #[arg(long, conflicts_with_all = ["repeat", "offline"])]
+    once: bool,
+    /// Make so many looks, and let all of them agree
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "offline")]
+    repeat: Option<u32>,
+    /// Write the results as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Ask nobody: judge what this evidence file holds
+    #[arg(long, value_name = "FILE")]
+    offline: Option<PathBuf>,
+}
+
+/// Everything that was seen, and what it came to.
+struct Outcome {
+    looks: Vec<Looked>,
+    agreed: Look,
+    took: Duration,
+}
+
+pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failure> {
+    let bytes = super::agent::read_bytes(&args.file)?;
+    let mut spec = Spec::read(&args.file, &bytes, out)?;
+    if let Some(declared) = args.evidence_sha256 {
+        spec.file.delivery.evidence_sha256 = Some(declared.hex());
+    }
+    let policy = settings::probe_policy(&args.policy)?;
+    let (fetching, urls) = settings::fetching(config, out)?;
+    let urls = UrlPolicy {
+        addresses: crate::probe::address::AddressRule { allow_private: args.allow_private, ..urls.addresses },
+    };
+    let capabilities = settings::capabilities();
+    let suite = Arc::new(Suite::from_part(spec.file.tests.root(), &urls, &capabilities));
+    let started = Instant::now();
+    let looks = match &args.offline {
+        Some(path) => offline(path, &suite, &spec, out)?,
+        None => {
+            let mut fetching = fetching;
+            fetching.allow = urls.addresses.clone();
+            fetching.per_host_per_minute = policy.per_host_per_minute;
+            fetching.resolve.splice(0..0, args.resolve.iter().cloned());
+            for path in &args.ca {
+                let pem =
+                    std::fs::read(path).map_err(|error| keyfile::cannot(&error, "the roots cannot be read", path))?;
+                fetching.extra_ca_pem.push(pem);
+            }
+            let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
+            let count = if args.once { 1 } else { args.repeat.unwrap_or(2) };
+            block_on(looks(&fetcher, &suite, &spec, &policy, count, out))?
+        }
+    };
+    let agreed = looks.iter().map(|looked| looked.look.clone()).reduce(|first, second| agree(&first, &second));
+    let agreed = agreed.ok_or_else(|| Failure::usage("the evidence holds no look"))?;
+    let outcome = Outcome { looks, agreed, took: started.elapsed() };
+    let case = Case {
+        suite: &suite,
+        delivery: &spec.file.delivery,
+        urls: &urls,
+        capabilities: &capabilities,
+        policy: &policy.stated(),
+    };
+    let evidence = keep_evidence(args, &case, &outcome)?;
+    let joint = outcome.agreed.joint();
+    let seen = outcome.looks.last().map(|looked| looked.seen.clone()).unwrap_or_default();
+    let rows = show::rows(&spec, &outcome.agreed.results, &seen);
+    if let Some(path) = &args.junit {
+        let text = show::junit(&rows, &spec, &joint.razon);
+        std::fs::write(path, text)
+            .map_err(|error| keyfile::cannot(&error, "the JUnit file cannot be written", path))?;
+    }
+    if out.json {
+        out.doc(&as_json(&spec, &policy.stated(), &outcome, evidence.as_ref()));
+    } else if out.quiet {
+        out.line(joint.verdict.word());
+    } else {
+        as_text(args, &spec, &outcome, &joint, &rows, evidence.as_ref(), out);
+    }
+    Ok(exit(&outcome.agreed.results))
+}
+
+/// Pass 0, fail 1, undecided 3; 4 when a test is undecided for want of a sandbox (V81).
+pub fn exit(results: &[TestResult]) -> Exit {
+    if results.iter().any(TestResult::unenforced) {
+        return Exit::Unenforced;
+    }
+    match joint(results).verdict {
+        Verdict::Pass => Exit::Ok,
+        Verdict::Fail => Exit::Fail,
+        Verdict::Undecided => Exit::Undecided,
+    }
+}
+
+async fn looks(
+    fetcher: &Fetcher,
+    suite: &Arc<Suite>,
+    spec: &Spec,
+    policy: &ProbePolicy,
+    count: u32,
+    out: &Out,
+) -> Result<Vec<Looked>, Failure> {
+    let bar =
+        if out.shows_progress() { indicatif::ProgressBar::new_spinner() } else { indicatif::ProgressBar::hidden() };
+    bar.enable_steady_tick(Duration::from_millis(120));
+    let requests = suite.fetches(policy.timeout_ms).len();
+    let mut made = Vec::new();
+    for n in 1..=count {
+        if n > 1 {
+            bar.set_message(format!(
+                "look {} of {count} is done; waiting {} before the next",
+                n - 1,
+                crate::config::show_duration(i64::try_from(policy.confirm_after_ms).unwrap_or(i64::MAX))
+            ));
+            tokio::time::sleep(Duration::from_millis(policy.confirm_after_ms)).await;
+        }
+        bar.set_message(format!("look {n} of {count}: {requests} requests for {} tests", suite.tests().len()));
+        made.push(look::look(fetcher, suite, &spec.file.delivery, policy.timeout_ms, &SystemClock).await);
+        // A suite that asks nobody has one answer, however often it is asked.
+        if requests == 0 {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(made)
+}
+
+/// The looks of an evidence file, judged by the tests of this file.
+fn offline(path: &Path, suite: &Suite, spec: &Spec, out: &Out) -> Result<Vec<Looked>, Failure> {
+    let evidence = json_source::read_file(path, out)?.value;
+    let unfit =
+        |why: &str| Failure::usage("this is not an evidence file with observations in it").at(path.display()).why(why);
+    let recorded = evidence.get("looks").and_then(Value::as_array).ok_or_else(|| unfit("it has no looks"))?;
+    let mut looks = Vec::new();
+    for record in recorded {
+        let at = record.get("at").and_then(Value::as_str).and_then(crate::time::Timestamp::parse);
+        let at = at.ok_or_else(|| unfit("a look has no time"))?;
+        let mut seen = BTreeMap::new();
+        for entry in record.get("observations").and_then(Value::as_array).into_iter().flatten() {
+            let observation: Observation =
+                serde_json::from_value(entry.clone()).map_err(|error| unfit(&error.to_string()))?;
+            seen.insert(observation.key.clone(), observation);
+        }
+        let look = Look::new(at, suite.judge(&seen, &spec.file.delivery), &seen);
+        looks.push(Looked { look, seen });
+    }
+    Ok(looks)
+}
+
+struct Kept {
+    path: String,
+    sha256: Sha256,
+}
+
+fn keep_evidence(args: &Args, case: &Case<'_>, outcome: &Outcome) -> Result<Option<Kept>, Failure> {
+    let Some(path) = &args.evidence_out else { return Ok(None) };
+    let runs = BTreeMap::new();
+    let records: Vec<LookRecord<'_>> =
+        outcome.looks.iter().map(|looked| LookRecord { look: &looked.look, seen: &looked.seen, runs: &runs }).collect();
+    let text = format!("{}\n", case.to_json(&records, &outcome.agreed, true));
+    keyfile::write_new(path, text.as_bytes(), 0o644)?;
+    Ok(Some(Kept { path: path.display().to_string(), sha256: Sha256::of(&text) }))
+}
+
+fn counts(results: &[TestResult]) -> (usize, usize, usize) {
+    let count = |word: &str| results.iter().filter(|result| result.outcome.word() == word).count();
+    (count("pass"), count("fail"), count("undecided"))
+}
+
+fn passes(verdict: Verdict) -> Option<bool> {
+    match verdict {
+        Verdict::Pass => Some(true),
+        Verdict::Fail => Some(false),
+        Verdict::Undecided => None,
+    }
+}
+
+fn as_json(spec: &Spec, policy: &Policy, outcome: &Outcome, evidence: Option<&Kept>) -> Value {
+    let results = &outcome.agreed.results;
+    let mut doc = check_json(results);
+    let (passed, failed, undecided) = counts(results);
+    doc["spec"] = json!({"path": spec.path, "sha256": spec.sha256});
+    doc["policy"] = json!({"name": policy.name, "sha256": policy.sha256});
+    doc["looks"] = outcome
+        .looks
+        .iter()
+        .map(|Looked { look, .. }| json!({"at": look.at, "verdict": look.joint().verdict.word()}))
+        .collect();
+    doc["counts"] = json!({"tests": results.len(), "passed": passed, "failed": failed, "undecided": undecided});
+    doc["duration_ms"] =
+        u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX).min(limits::SAFE_INTEGER_MAX).into();
+    doc["would_settle"] = spec::would_settle(spec.deal.as_ref(), passes(joint(results).verdict)).unwrap_or_default();
+    doc["evidence"] =
+        evidence.map(|kept| json!({"path": kept.path, "sha256": kept.sha256, "signed": false})).unwrap_or_default();
+    doc
+}
+
+fn as_text(
+    args: &Args,
+    spec: &Spec,
+    outcome: &Outcome,
+    joint: &Joint,
+    rows: &[show::Row<'_>],
+    evidence: Option<&Kept>,
+    out: &Out,
+) {
+    let tests = outcome.agreed.results.len();
+    let plural = if tests == 1 { "test" } else { "tests" };
+    out.say(format!(
+        "verifica {}   {} (sha256:{}, {tests} {plural})   policy {}\n",
+        env!("CARGO_PKG_VERSION"),
+        spec.path,
+        spec.sha256.hex().get(..8).unwrap_or_default(),
+        args.policy
+    ));
+    rows.iter().for_each(|row| show::line(row, args.allow_private, out));
+    for row in rows.iter().filter(|row| row.result.outcome != crate::probe::result::Outcome::Pass) {
+        out.line("");
+        out.line(show::block(row, spec, out));
+    }
+    let (passed, failed, undecided) = counts(&outcome.agreed.results);
+    let (style, word) = match joint.verdict {
+        Verdict::Pass => (Style::Good, "PASS"),
+        Verdict::Fail => (Style::Bad, "FAIL"),
+        Verdict::Undecided => (Style::Doubt, "UNDECIDED"),
+    };
+    out.line("");
+    out.line(format!(
+        "verdict {}   {tests} {plural}: {passed} passed, {failed} failed, {undecided} undecided   {:.2}s",
+        out.paint(style, word),
+        outcome.took.as_secs_f64()
+    ));
+    if spec.deal.is_some() {
+        let moved = match spec::would_settle(spec.deal.as_ref(), passes(joint.verdict)) {
+            None => "nothing".to_owned(),
+            Some(op) => {
+                let to = op["to"].as_str().unwrap_or("the other party").to_owned();
+                let fee = if op["op"] == json!("release") { "less the fee of the house" } else { "no fee" };
+                format!(
+                    "{} {} tok to {}, {fee}   (nothing was sent)",
+                    op["op"].as_str().unwrap_or_default(),
+                    op["amount"],
+                    super::output::brief(&to, 100)
+                )
+            }
+        };
+        out.line(format!("would settle  {moved}"));
+    }
+    if let Some(kept) = evidence {
+        out.line(format!("evidence      {}  sha256:{}   unsigned", kept.path, kept.sha256));
+    }
+    let looks = outcome.looks.len();
+    let how = match (&args.offline, looks) {
+        (Some(path), _) => format!("judged what {} holds; nobody was asked", path.display()),
+        (None, 1) => "every test was looked at once; the arbiter looks twice".to_owned(),
+        (None, n) => {
+            format!("every test was looked at {n} times, with new names and new connections, and the looks were joined")
+        }
+    };
+    out.say(format!("\nchecks made\n  - {how}"));
+}
+
+fn evidence_hash(text: &str) -> Result<Sha256, String> {
+    Sha256::parse(text).ok_or_else(|| "64 hex digits".to_owned())
+}

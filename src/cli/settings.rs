@@ -1,0 +1,130 @@
+//! Where the configuration is, and what it names: files opened, secrets read, warnings said.
+
+use super::diagnose;
+use super::keyfile;
+use super::output::{Failure, Out};
+use crate::config::{self, Config};
+use crate::limits;
+use crate::observe::{Deadlines, FetcherConfig};
+use crate::probe::address::AddressRule;
+use crate::probe::plan::Capabilities;
+use crate::probe::url::UrlPolicy;
+use crate::refusal::Exit;
+use crate::verdict::ProbePolicy;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+const PLACES: [&str; 2] = ["verifica.toml", "/etc/verifica/verifica.toml"];
+
+/// Finds and reads the configuration; warnings go to stderr.
+pub fn load(given: Option<&Path>, out: &Out) -> Result<Config, Failure> {
+    let path = find(given)?;
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| keyfile::cannot(&error, "the configuration cannot be read", &path))?;
+    let shown = path.display().to_string();
+    let base = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
+    match config::parse(&text, &environment(), &base) {
+        Ok((config, warnings)) => {
+            if !warnings.is_empty() {
+                out.say(diagnose::render(&shown, &text, &warnings, out.colours_errors()).trim_end());
+            }
+            Ok(config)
+        }
+        Err(faults) => Err(diagnose::failure("the configuration", &shown, &text, &faults, out.colours_errors())),
+    }
+}
+
+/// The configuration if there is one to find.
+pub fn load_if_present(given: Option<&Path>, out: &Out) -> Result<Option<Config>, Failure> {
+    if given.is_none() && find(None).is_err() { Ok(None) } else { load(given, out).map(Some) }
+}
+
+pub fn admin_token(path: &Path) -> Result<Zeroizing<String>, Failure> {
+    let text = keyfile::read_secret(path, "the admin token")?;
+    let token = Zeroizing::new(text.trim().to_owned());
+    if token.len() < ADMIN_TOKEN_MIN || !token.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(Failure::usage(format!(
+            "the admin token must be at least {ADMIN_TOKEN_MIN} printable characters on one line"
+        ))
+        .at(path.display()));
+    }
+    Ok(token)
+}
+
+/// A policy that ships with the program, or one in a file.
+pub fn probe_policy(name: &str) -> Result<ProbePolicy, Failure> {
+    if let Some(policy) = ProbePolicy::named(name) {
+        return Ok(policy);
+    }
+    let path = Path::new(name);
+    let known = ProbePolicy::names();
+    if !path.exists() {
+        let failure = Failure::usage(format!("there is no policy {name:?}"));
+        return Err(match config::nearest(name, &known) {
+            Some(near) => failure.hint(format!("did you mean {near}")),
+            None => failure.hint(format!("known: {}; or name a file", known.join(", "))),
+        });
+    }
+    let text =
+        std::fs::read_to_string(path).map_err(|error| keyfile::cannot(&error, "the policy cannot be read", path))?;
+    ProbePolicy::parse(&text).map_err(|why| Failure::usage("the policy cannot be used").at(path.display()).why(why))
+}
+
+/// What this build can run. One answer for the arbiter of a house and for a dry run.
+pub fn capabilities() -> Capabilities {
+    Capabilities { unenforced: Some("this build has no sandbox".to_owned()), ..Capabilities::network() }
+}
+
+/// How probes reach servers: the public internet, or what the named configuration says.
+pub fn fetching(given: Option<&Path>, out: &Out) -> Result<(FetcherConfig, UrlPolicy), Failure> {
+    let plain = FetcherConfig {
+        allow: AddressRule::default(),
+        extra_ca_pem: Vec::new(),
+        resolve: Vec::new(),
+        name_servers: Vec::new(),
+        per_host_per_minute: limits::PER_HOST_PER_MINUTE,
+        slots: limits::PROBE_SLOTS_DEFAULT,
+        deadlines: Deadlines::default(),
+    };
+    match given {
+        None => Ok((plain, UrlPolicy::default())),
+        Some(_) => fetching_of(&load(given, out)?),
+    }
+}
+
+pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failure> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|error| keyfile::cannot(&error, "a file of probe.extra_ca cannot be read", path))
+    };
+    let fetching = FetcherConfig {
+        allow: config.addresses(),
+        extra_ca_pem: config.probe.extra_ca.iter().map(read).collect::<Result<_, _>>()?,
+        resolve: config.probe.resolve.clone(),
+        name_servers: Vec::new(),
+        per_host_per_minute: config.probe.per_host_per_minute,
+        slots: config.arbiter.probe_slots,
+        deadlines: Deadlines::default(),
+    };
+    Ok((fetching, UrlPolicy { addresses: config.addresses() }))
+}
+
+fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    PLACES.iter().map(PathBuf::from).find(|path| path.exists()).ok_or_else(|| {
+        Failure::new(Exit::Usage, "there is no configuration")
+            .why(format!("looked for {}", PLACES.join(" and ")))
+            .hint("make one with `verifica init --domain D --dir DIR`, or name it with --config")
+    })
+}
+
+/// Only what is UTF-8 can be a key of ours.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+const ADMIN_TOKEN_MIN: usize = 16;

@@ -4,6 +4,9 @@
 #[path = "libro/world.rs"]
 mod world;
 
+#[path = "libro/mirror.rs"]
+mod mirror;
+
 #[path = "libro/tables.rs"]
 mod tables;
 

@@ -1,5 +1,6 @@
 //! Random histories: whatever agents try, the books stay true.
 
+use crate::mirror::Mirror;
 use crate::world::{DAY, World, at};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -163,59 +164,78 @@ fn statements_add_up(world: &World, cuts: &[Timestamp]) {
     }
 }
 
+/// Lives a history, checking after every step; gives the instants at which the clock stood.
+fn live(world: &mut World, steps: &[Step]) -> Vec<Timestamp> {
+    for hand in HANDS {
+        world.topup(hand, 1000);
+    }
+    let mut made = Made::default();
+    let mut receipted: BTreeSet<String> = BTreeSet::new();
+    let mut cuts = Vec::new();
+    for (i, step) in steps.iter().enumerate() {
+        match step {
+            Step::Wait { hours } => {
+                world.now = world.now.plus(hours * 3_600_000);
+                cuts.push(world.now);
+            }
+            Step::Again { which } => {
+                let Some((op, result)) = made.applied.get(which % made.applied.len().max(1)).cloned() else { continue };
+                let before = (world.view.journal_last(), world.view.balances().clone());
+                let again = world.apply(&op).expect("a repetition is answered");
+                assert!(again.duplicate && again.letters.is_empty());
+                assert_eq!(again.result, result);
+                assert_eq!((world.view.journal_last(), world.view.balances().clone()), before);
+            }
+            other => {
+                let Some((who, body)) = body(world, &made, other) else { continue };
+                let op = world.envelope(who, &format!("operation-{i}"), body);
+                let Ok(operated) = world.apply(&op) else { continue };
+                for (field, list) in [("contract", &mut made.contracts), ("mandate", &mut made.mandates)] {
+                    if let Some(id) = operated.result[field]["id"].as_str()
+                        && !list.iter().any(|known| known == id)
+                    {
+                        list.push(id.to_owned());
+                        world.named.insert(id.to_owned(), id.to_owned());
+                    }
+                }
+                for letter in &operated.letters {
+                    assert!(world.house.key.public().verify_object(&letter.doc, "signature"));
+                    if let Some(id) = letter.doc["content"]["body"]["asiento"]["id"].as_str() {
+                        receipted.insert(id.to_owned());
+                    }
+                }
+                assert!(!operated.letters.is_empty() || operated.result.get("revoked").is_some());
+                made.applied.push((op, operated.result));
+            }
+        }
+        check(world);
+    }
+    for entry in world.view.journal() {
+        let moves = !entry.lines.is_empty() && entry.doc["meta"]["kind"] != "topup";
+        assert!(!moves || receipted.contains(&entry.id), "no receipt for {}", entry.doc);
+    }
+    cuts
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_books_stay_true_whatever_is_tried(steps in proptest::collection::vec(step(), 1..60)) {
         let mut world = World::new();
-        for hand in HANDS {
-            world.topup(hand, 1000);
-        }
-        let mut made = Made::default();
-        let mut receipted: BTreeSet<String> = BTreeSet::new();
-        let mut cuts = Vec::new();
-        for (i, step) in steps.iter().enumerate() {
-            match step {
-                Step::Wait { hours } => {
-                    world.now = world.now.plus(hours * 3_600_000);
-                    cuts.push(world.now);
-                }
-                Step::Again { which } => {
-                    let Some((op, result)) = made.applied.get(which % made.applied.len().max(1)).cloned() else { continue };
-                    let before = (world.view.journal_last(), world.view.balances().clone());
-                    let again = world.apply(&op).expect("a repetition is answered");
-                    prop_assert!(again.duplicate && again.letters.is_empty());
-                    prop_assert_eq!(again.result, result);
-                    prop_assert_eq!((world.view.journal_last(), world.view.balances().clone()), before);
-                }
-                other => {
-                    let Some((who, body)) = body(&world, &made, other) else { continue };
-                    let op = world.envelope(who, &format!("operation-{i}"), body);
-                    let Ok(operated) = world.apply(&op) else { continue };
-                    for (field, list) in [("contract", &mut made.contracts), ("mandate", &mut made.mandates)] {
-                        if let Some(id) = operated.result[field]["id"].as_str()
-                            && !list.iter().any(|known| known == id)
-                        {
-                            list.push(id.to_owned());
-                        }
-                    }
-                    for letter in &operated.letters {
-                        prop_assert!(world.house.key.public().verify_object(&letter.doc, "signature"));
-                        if let Some(id) = letter.doc["content"]["body"]["asiento"]["id"].as_str() {
-                            receipted.insert(id.to_owned());
-                        }
-                    }
-                    prop_assert!(!operated.letters.is_empty() || operated.result.get("revoked").is_some());
-                    made.applied.push((op, operated.result));
-                }
-            }
-            check(&world);
-        }
-        for entry in world.view.journal() {
-            let moves = !entry.lines.is_empty() && entry.doc["meta"]["kind"] != "topup";
-            prop_assert!(!moves || receipted.contains(&entry.id), "no receipt for {}", entry.doc);
-        }
+        let cuts = live(&mut world, &steps);
         statements_add_up(&world, &cuts);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_durable_store_remembers_what_the_model_does(steps in proptest::collection::vec(step(), 20..60)) {
+        let mut world = World::with(Some(Mirror::new()));
+        let cuts = live(&mut world, &steps);
+        let mirror = world.mirror.as_ref().expect("mirror");
+        mirror.compare(&world, &cuts);
     }
 }

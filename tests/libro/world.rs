@@ -33,6 +33,8 @@ pub struct World {
     pub quotes: BTreeMap<String, Value>,
     pub seed: u64,
     pub sent: u64,
+    /// A durable store that is to decide and remember exactly as the model does.
+    pub mirror: Option<crate::mirror::Mirror>,
 }
 
 pub const DAY: i64 = 86_400_000;
@@ -40,6 +42,10 @@ pub const DAY: i64 = 86_400_000;
 impl World {
     /// ana, leo, eva and abi of `a.example`, fox of `b.example`; nobody has tokens.
     pub fn new() -> World {
+        World::with(None)
+    }
+
+    pub fn with(mirror: Option<crate::mirror::Mirror>) -> World {
         let domain = Domain::parse("a.example").expect("domain");
         let house = House {
             domain: domain.clone(),
@@ -58,6 +64,7 @@ impl World {
             quotes: BTreeMap::new(),
             seed: 0,
             sent: 0,
+            mirror,
         };
         for name in [SystemName::Libro, SystemName::Verifica, SystemName::Casa] {
             let key = world.house.key.clone();
@@ -87,7 +94,7 @@ impl World {
                 system: false,
                 created: self.now,
             };
-            self.view.apply(vec![Change::PutAgent(record)]).expect("agent");
+            self.change(vec![Change::PutAgent(record)]);
         }
         self.cards.insert(address.clone(), Ok(card.clone()));
         self.keys.insert(address, key);
@@ -140,9 +147,18 @@ impl World {
         envelope.verify(card, self.now).expect("verified")
     }
 
+    /// Makes changes that no operation asked for.
+    pub fn change(&mut self, changes: Vec<Change>) {
+        if let Some(mirror) = &self.mirror {
+            mirror.change(changes.clone());
+        }
+        self.view.apply(changes).expect("admitted");
+    }
+
     /// Decides and commits.
     pub fn apply(&mut self, op: &Verified) -> Result<Operated, Refusal> {
         let mut ids = self.ids();
+        let mirrored = self.mirror.as_ref().map(|m| m.operate(&self.house, &self.cards, self.now, ids.clone(), op));
         let ctx = Ctx { house: &self.house, view: &self.view, now: self.now, cards: &self.cards };
         let mut books = Books::open(&self.view);
         let operated = libro::operate(&ctx, &mut books, &mut ids, op);
@@ -151,6 +167,13 @@ impl World {
             assert!(changes.is_empty(), "a refusal left changes in the books");
         }
         self.view.apply(changes).expect("the records admit what a rule asked for");
+        if let Some(mirrored) = mirrored {
+            let told = |outcome: &Result<Operated, Refusal>| {
+                let letters = |operated: &Operated| operated.letters.iter().map(|l| l.doc.clone()).collect::<Vec<_>>();
+                outcome.as_ref().map(|o| (o.result.clone(), letters(o), o.duplicate)).map_err(Refusal::clone)
+            };
+            assert_eq!(told(&mirrored), told(&operated), "the store decided otherwise");
+        }
         operated
     }
 
@@ -168,7 +191,7 @@ impl World {
         let amount = Amount::new(amount).expect("amount");
         libro::topup(&ctx, &mut books, &mut ids, &at(who), amount, None, Map::new()).expect("topup");
         let changes = books.into_changes();
-        self.view.apply(changes).expect("topup");
+        self.change(changes);
     }
 
     pub fn balance(&self, who: &str) -> i64 {

@@ -76,6 +76,7 @@ pub const CARD_BYTES_MAX: usize = 65_536;
 pub const ALLOWLIST_MAX: usize = 1_000;
 pub const INVITATION_USES_MAX: u64 = 1_000_000;
 pub const INVITATION_NOTE_MAX: usize = 280;
+pub const INVITATIONS_SHOWN_MAX: usize = 1_000;
 pub const SOURCE_CHARS_MAX: usize = 64;
 pub const ACCEPTS_MAX: usize = 100;
 pub const WALLETS_MAX: usize = 10;
@@ -122,6 +123,12 @@ pub const QUEUE_BATCH: usize = 20;
 /// Deliveries under way at once, and of them to one domain.
 pub const QUEUE_SLOTS: usize = 64;
 pub const QUEUE_SLOTS_PER_DOMAIN: usize = 8;
+/// The worker looks at the queue at least this often; and again after the shorter time when work waits for room.
+pub const QUEUE_IDLE_MS: u64 = 30_000;
+pub const QUEUE_RECHECK_MS: u64 = 1_000;
+pub const HOUSEKEEPING_MS: u64 = 60_000;
+/// Connections for queries beside the writer.
+pub const STORE_READERS: usize = 4;
 /// Lines of history kept in a job, newest last.
 pub const JOB_LOG_MAX: usize = 20;
 /// Of a reason that another house gave, as kept and as told to a sender.

@@ -7,4 +7,6 @@ pub mod agent;
 pub mod cache;
 pub mod dns;
 pub mod peer;
+pub mod relay;
+pub mod resolver;
 pub mod tls;

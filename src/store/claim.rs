@@ -36,11 +36,17 @@ struct Waiting {
 
 impl Store {
     /// Up to `n` jobs of the sending queue that are due, in turns by domain; each is this caller's alone for
-    /// [`limits::QUEUE_CLAIM_MS`].
-    pub async fn claim_jobs(&self, now: Timestamp, n: usize) -> Result<Vec<Job>, StoreError> {
+    /// [`limits::QUEUE_CLAIM_MS`]. `room` says how many more of a domain the caller can take.
+    pub async fn claim_jobs(
+        &self,
+        now: Timestamp,
+        n: usize,
+        room: impl Fn(&str) -> usize + Send + 'static,
+    ) -> Result<Vec<Job>, StoreError> {
         let mut turn = self.0.turns.jobs.lock().await;
         let after = turn.clone();
-        let (ids, last) = self.read(move |r| choose(r.rows(), &JOBS, now, n, &after, |_| Ok(usize::MAX))).await?;
+        let (ids, last) =
+            self.read(move |r| choose(r.rows(), &JOBS, now, n, &after, |domain| Ok(room(domain)))).await?;
         *turn = last;
         if ids.is_empty() {
             return Ok(Vec::new());

@@ -1,0 +1,11 @@
+//! The house at work: the store opened, the doors listening, the workers behind them, and the end in order.
+//!
+//! [`serve`] starts all of it and answers a handle; it prints nothing. The same function runs under the command line, in
+//! the demo and in tests.
+
+mod queue;
+mod serve;
+mod signals;
+
+pub use serve::{Drained, Listen, Running, ServeError, ServeOptions, TlsFiles, serve};
+pub use signals::{Ended, until_ended};

@@ -1,0 +1,270 @@
+//! Start and end of a house.
+//!
+//! Start: the store, whose books these are, the house's own agents and card, then workers, then the doors; whoever gets a
+//! connection gets answers. End: readiness goes false, the doors close, requests and deliveries under way finish within
+//! the deadline, the store closes last. What could not finish is still in the store and comes back with the next start.
+
+use super::queue;
+use crate::client::agent::SystemClock;
+use crate::client::dns::{SystemDns, TxtLookup};
+use crate::client::peer::Peers;
+use crate::client::resolver::{HostOverride, Resolver};
+use crate::client::tls;
+use crate::limits;
+use crate::mail;
+use crate::probe::address::AddressRule;
+use crate::record::{Change, Decision, House};
+use crate::refusal::Refusal;
+use crate::server::{App, Doors, Listener, Tls, router};
+use crate::store::{Store, StoreError};
+use crate::time::Clock;
+use crate::wire::address::Domain;
+use rustls::pki_types::CertificateDer;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Where the doors are.
+pub enum Listen {
+    At(SocketAddr),
+    /// A socket that is bound already: for whoever must know the port before the house has its URL.
+    Bound(std::net::TcpListener),
+}
+
+/// PEM files; read at start and again on [`Running::reload_tls`].
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub certificates: PathBuf,
+    pub key: PathBuf,
+}
+
+/// All that a house needs to run.
+pub struct ServeOptions {
+    pub house: House,
+    pub listen: Listen,
+    pub tls: Option<TlsFiles>,
+    /// The file of the store.
+    pub store: PathBuf,
+    pub admin_token: Option<SecretString>,
+    pub hosts: BTreeMap<Domain, HostOverride>,
+    /// Trusted beside the compiled-in roots when other houses are called.
+    pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Which addresses a stranger's house may have.
+    pub peer_addresses: AddressRule,
+    pub clock: Arc<dyn Clock>,
+    pub dns: Arc<dyn TxtLookup>,
+    /// How long an end in order may take.
+    pub drain: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{0}")]
+    Setup(String),
+    #[error("the doors cannot open at {at}: {error}")]
+    Listen { at: String, error: std::io::Error },
+    #[error("the store {}: {error}", path.display())]
+    Store { path: PathBuf, error: StoreError },
+    #[error("the store {} holds the books of {found}; this house is {expected}", path.display())]
+    AnotherHouse { path: PathBuf, found: String, expected: Domain },
+    #[error("the house's own cards: {0}")]
+    Cards(Refusal),
+}
+
+/// A house that runs. Dropping it ends everything at once.
+pub struct Running {
+    pub doors: Arc<Doors>,
+    pub local_addr: SocketAddr,
+    stopping: CancellationToken,
+    listener: Option<Listener>,
+    workers: Vec<JoinHandle<()>>,
+    tls: Option<(Tls, TlsFiles)>,
+    drain: Duration,
+}
+
+/// What an end in order left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were cut at the deadline.
+    pub connections_cut: usize,
+    /// Workers that had not finished; their work comes back with the next start.
+    pub workers_cut: usize,
+    /// The store finished and closed.
+    pub store_closed: bool,
+}
+
+impl ServeOptions {
+    /// Defaults for everything but what a house cannot be without.
+    pub fn new(house: House, listen: Listen, store: PathBuf) -> ServeOptions {
+        ServeOptions {
+            house,
+            listen,
+            tls: None,
+            store,
+            admin_token: None,
+            hosts: BTreeMap::new(),
+            extra_roots: Vec::new(),
+            peer_addresses: AddressRule::default(),
+            clock: Arc::new(SystemClock),
+            dns: Arc::new(SystemDns::new()),
+            drain: Duration::from_millis(limits::DRAIN_MS),
+        }
+    }
+}
+
+/// Starts a house and answers when its doors are open.
+pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
+    let tls = match options.tls {
+        Some(files) => Some((read_tls(&files).map_err(ServeError::Setup)?, files)),
+        None => None,
+    };
+    let listener = bind(options.listen).await?;
+    let house = Arc::new(options.house);
+    let store = open_store(&options.store, &house.domain).await?;
+    let client = tls::client_config(&options.extra_roots).map_err(ServeError::Setup)?;
+    let peers = Peers::new(&client, options.peer_addresses).map_err(ServeError::Setup)?;
+    let clock = options.clock;
+    let resolver = Resolver::new(house.clone(), store.clone(), clock.clone(), peers, options.dns, options.hosts);
+    let resolver = Arc::new(resolver.map_err(ServeError::Setup)?);
+    let token = options.admin_token.as_ref().map(|token| token.expose_secret());
+    let doors = Arc::new(Doors::new(house, store, resolver, clock, token));
+    install_own_cards(&doors).await.map_err(ServeError::Cards)?;
+    let stopping = CancellationToken::new();
+    let workers = vec![
+        tokio::spawn(queue::run(doors.clone(), stopping.clone())),
+        tokio::spawn(housekeeping(doors.clone(), stopping.clone())),
+    ];
+    let app = Arc::new(App { doors: doors.clone(), stopping: stopping.clone(), ready: AtomicBool::new(false) });
+    let secured = tls.as_ref().map(|(tls, _)| tls.clone());
+    let listener = Listener::start(listener, secured, router(app.clone()), stopping.clone());
+    let listener = listener.map_err(|error| ServeError::Listen { at: "its socket".to_owned(), error })?;
+    app.ready.store(true, Ordering::Release);
+    let local_addr = listener.local_addr();
+    tracing::info!(event = "ready", domain = %doors.house.domain, listen = %local_addr);
+    Ok(Running { doors, local_addr, stopping, listener: Some(listener), workers, tls, drain: options.drain })
+}
+
+impl Running {
+    /// Cancelled when the end has begun; what runs beside the house ends with it.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
+    }
+
+    /// A worker that belongs to this house: it is waited for at the end. It must end when [`Running::stopping`] says so.
+    pub fn adopt(&mut self, worker: JoinHandle<()>) {
+        self.workers.push(worker);
+    }
+
+    /// Resolves when the disk has failed: the process must end and be started again.
+    pub async fn poisoned(&self) -> String {
+        self.doors.store.poisoned().await
+    }
+
+    /// Reads the certificate and key again; a pair that cannot be used changes nothing. Answers whether there is TLS.
+    pub fn reload_tls(&self) -> Result<bool, String> {
+        let Some((tls, files)) = &self.tls else { return Ok(false) };
+        let (certificates, key) = read_pair(files)?;
+        tls.replace(&certificates, &key)?;
+        tracing::info!(event = "tls_reloaded");
+        Ok(true)
+    }
+
+    /// Ends in order: no new connections, what is under way finishes, at most until the deadline.
+    pub async fn shutdown(mut self) -> Drained {
+        tracing::info!(event = "draining");
+        self.stopping.cancel();
+        self.doors.wakes.everybody();
+        let deadline = tokio::time::Instant::now() + self.drain;
+        let connections_cut = match self.listener.take() {
+            Some(listener) => listener.drained(self.drain).await,
+            None => 0,
+        };
+        let mut workers_cut = 0;
+        for mut worker in std::mem::take(&mut self.workers) {
+            if tokio::time::timeout_at(deadline, &mut worker).await.is_err() {
+                worker.abort();
+                workers_cut += 1;
+            }
+        }
+        let store_closed = self.doors.store.close().await.is_ok();
+        tracing::info!(event = "stopped", connections_cut, workers_cut, store_closed);
+        Drained { connections_cut, workers_cut, store_closed }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+        self.workers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn open_store(path: &Path, domain: &Domain) -> Result<Store, ServeError> {
+    let failed = |error: StoreError| ServeError::Store { path: path.to_owned(), error };
+    let file = path.to_owned();
+    let opened = tokio::task::spawn_blocking(move || Store::open(&file, limits::STORE_READERS)).await;
+    let store = opened.unwrap_or_else(|e| Err(StoreError::Bug(e.to_string()))).map_err(failed)?;
+    let card = store.read(|reader| reader.domain_card()).await.map_err(failed)?;
+    match card.as_ref().and_then(|card| card.get("domain")).and_then(Value::as_str) {
+        Some(found) if found != domain.as_str() => {
+            Err(ServeError::AnotherHouse { path: path.to_owned(), found: found.to_owned(), expected: domain.clone() })
+        }
+        _ => Ok(store),
+    }
+}
+
+/// The house's own agents and its card, made at the first start and made anew when what they say has changed.
+async fn install_own_cards(doors: &Doors) -> Result<(), Refusal> {
+    let (house, now) = (doors.house.clone(), doors.now());
+    let stored = doors.read(|reader| reader.domain_card()).await?;
+    let install = doors.commit(move |view| {
+        let mut changes = mail::system_cards(&house, view, now)?;
+        let card = mail::cards::domain_card(&house, stored.as_ref(), now);
+        if stored.as_ref() != Some(&card) {
+            changes.push(Change::PutDomainCard(card));
+        }
+        Ok(Decision { changes, reply: () })
+    });
+    install.await
+}
+
+async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(limits::HOUSEKEEPING_MS)) => {}
+        }
+        if let Err(error) = doors.store.housekeeping(doors.now()).await {
+            tracing::warn!(event = "housekeeping_failed", error = %error);
+        }
+    }
+}
+
+async fn bind(listen: Listen) -> Result<TcpListener, ServeError> {
+    let (at, bound) = match listen {
+        Listen::At(at) => (at.to_string(), TcpListener::bind(at).await),
+        Listen::Bound(socket) => {
+            let bound = socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket));
+            ("its socket".to_owned(), bound)
+        }
+    };
+    bound.map_err(|error| ServeError::Listen { at, error })
+}
+
+fn read_pair(files: &TlsFiles) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let read = |path: &PathBuf| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    Ok((read(&files.certificates)?, read(&files.key)?))
+}
+
+fn read_tls(files: &TlsFiles) -> Result<Tls, String> {
+    let (certificates, key) = read_pair(files)?;
+    Tls::from_pem(&certificates, &key)
+}

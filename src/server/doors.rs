@@ -1,0 +1,320 @@
+//! The house behind its doors: who is asking, and the one way into the store.
+//!
+//! Routes, the sending queue and the arbiter call the same methods; none of them has a rule of its own. A credential is
+//! judged before anything is looked for, and its nonce is burned in the transaction of what it asks for, also when the
+//! rule says no: a token is good for one answer.
+
+use crate::client::resolver::Resolver;
+use crate::ids::Ids;
+use crate::record::{Change, Decided, Decision, House, View};
+use crate::refusal::{Refusal, Rule};
+use crate::store::{Denied, Reader, Store, StoreError};
+use crate::time::{Clock, Timestamp};
+use crate::wire::address::Address;
+use crate::wire::auth::{OnBehalf, Request, Token};
+use crate::wire::card::AgentCard;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+pub struct Doors {
+    pub house: Arc<House>,
+    pub store: Store,
+    pub resolver: Arc<Resolver>,
+    pub clock: Arc<dyn Clock>,
+    pub wakes: Wakes,
+    /// Hash of the operator's token; comparing hashes says nothing about the token's bytes.
+    admin: Option<crate::wire::Sha256>,
+}
+
+/// Who sleeps until something is due.
+#[derive(Default)]
+pub struct Wakes {
+    /// The sending queue has new work.
+    pub queue: Notify,
+    /// The arbiter has new work.
+    pub arbiter: Notify,
+    mailboxes: Mutex<HashMap<String, Arc<Notify>>>,
+}
+
+/// An agent whose token was checked in everything but its nonce.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub card: AgentCard,
+    nonce: String,
+    at: Timestamp,
+}
+
+/// On whose behalf a public question is asked.
+#[derive(Clone, Debug)]
+pub enum Asking {
+    Nobody,
+    Address(Address),
+    Agent(Box<AgentCard>),
+}
+
+impl Doors {
+    pub fn new(
+        house: Arc<House>,
+        store: Store,
+        resolver: Arc<Resolver>,
+        clock: Arc<dyn Clock>,
+        admin_token: Option<&str>,
+    ) -> Doors {
+        let admin = admin_token.map(str::trim).filter(|token| !token.is_empty()).map(crate::wire::Sha256::of);
+        Doors { house, store, resolver, clock, wakes: Wakes::default(), admin }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// One seed for one command; what the command needs is derived from it, so that it can be run again.
+    pub fn seed(&self) -> Result<[u8; 32], Refusal> {
+        let mut seed = [0u8; 32];
+        getrandom::fill(&mut seed)
+            .map_err(|e| Refusal::new(Rule::Overloaded, format!("the system gives no random bytes: {e}")))?;
+        Ok(seed)
+    }
+
+    /// Runs a rule in one durable transaction, then wakes whoever its changes concern.
+    pub async fn commit<T, F>(&self, rule: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Fn(&dyn View) -> Decided<T> + Send + Sync + 'static,
+    {
+        let decided = self.store.transact(move |view: &dyn View| {
+            let decision = rule(view)?;
+            let touched = Touched::by(&decision.changes);
+            Ok(decision.map(|reply| (reply, touched)))
+        });
+        let (reply, touched) = decided.await.map_err(logged)?;
+        self.wakes.touch(touched);
+        Ok(reply)
+    }
+
+    /// As [`Doors::commit`], spending the caller's token whatever the rule says.
+    pub async fn commit_as<T, F>(&self, caller: &Caller, rule: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Fn(&dyn View) -> Decided<T> + Send + Sync + 'static,
+    {
+        let (key, at) = (caller.nonce.clone(), caller.at);
+        let outcome = self.commit(move |view| {
+            if view.nonce_used(&key) {
+                return Err(Refusal::new(Rule::Unauthenticated, "the nonce was used before; sign each request afresh"));
+            }
+            let burn = Change::BurnNonce { key: key.clone(), at };
+            Ok(match rule(view) {
+                Ok(decision) => {
+                    let mut changes = vec![burn];
+                    changes.extend(decision.changes);
+                    Decision { changes, reply: Ok(decision.reply) }
+                }
+                Err(refusal) => Decision { changes: vec![burn], reply: Err(refusal) },
+            })
+        });
+        outcome.await?
+    }
+
+    /// Spends the token for a door that only reads.
+    pub async fn spend(&self, caller: &Caller) -> Result<(), Refusal> {
+        self.commit_as(caller, |_| Ok(Decision::nothing(()))).await
+    }
+
+    pub async fn read<T, F>(&self, query: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.store.read(query).await.map_err(|error| logged(Denied::Store(error)))
+    }
+
+    /// The checks of a signed token in the protocol's order. Every failure is 401; only the nonce is left to spend.
+    pub async fn authenticate(
+        &self,
+        header: Option<&str>,
+        request: Request<'_>,
+        foreign: bool,
+    ) -> Result<Caller, Refusal> {
+        let denied = |why: String| Refusal::new(Rule::Unauthenticated, why);
+        let header = header.ok_or_else(|| denied("this route needs an Authorization header of scheme Nyx5".into()))?;
+        let token = Token::parse(header)?;
+        if !foreign && !self.house.is_mine(&token.address) {
+            return Err(denied(format!("{} does not belong to this house", token.address)));
+        }
+        let card = self.resolver.agent(&token.address, None).await.map_err(|refusal| denied(refusal.reason))?;
+        let now = self.now();
+        if card.ended(now) {
+            return Err(denied(format!("{} was revoked or has expired", token.address)));
+        }
+        token.check(&card.sig, request, now)?;
+        Ok(Caller { card, nonce: token.nonce_key(), at: now })
+    }
+
+    /// Whether the header is the operator's token. No token configured means nobody is the operator.
+    pub fn is_house(&self, header: Option<&str>) -> bool {
+        let given = header.and_then(|header| header.trim().strip_prefix("Bearer")).map(str::trim);
+        match (&self.admin, given) {
+            (Some(admin), Some(given)) => {
+                let given = crate::wire::Sha256::of(given);
+                admin.0.iter().zip(given.0).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Who asks a public question. A credential that does not hold asks as nobody, and is never an error.
+    pub async fn asking(&self, authorization: Option<&str>, on_behalf: Option<&str>, request: Request<'_>) -> Asking {
+        if authorization.is_some() {
+            let Ok(caller) = self.authenticate(authorization, request, false).await else { return Asking::Nobody };
+            return match self.spend(&caller).await {
+                Ok(()) => Asking::Agent(Box::new(caller.card)),
+                Err(_) => Asking::Nobody,
+            };
+        }
+        let Some(asked) = on_behalf.and_then(OnBehalf::parse) else { return Asking::Nobody };
+        let keys = self.resolver.domain_keys(&asked.domain, asked.kid()).await.unwrap_or_default();
+        if asked.verifies(&keys, &self.house.domain, self.now()) {
+            Asking::Address(asked.agent)
+        } else {
+            Asking::Nobody
+        }
+    }
+
+    /// Counts one hit of an address in a bucket, and refuses when the minute's hits are spent.
+    pub async fn count_ip(&self, bucket: &'static str, ip: IpAddr, limit: u32) -> Result<(), Refusal> {
+        let (key, now) = (format!("{bucket}:{}", network_of(ip)), self.now());
+        self.commit(move |view| {
+            if view.rate(&key, now) >= limit {
+                let refusal = Refusal::new(Rule::RateLimited, format!("more than {limit} requests in this minute"));
+                return Err(refusal.retry_after(now.seconds_to_next_minute()));
+            }
+            let count = Change::CountRate { key: key.clone(), at: now, hits: 1 };
+            Ok(Decision { changes: vec![count], reply: () })
+        })
+        .await
+    }
+
+    pub fn ids(&self) -> Result<Ids, Refusal> {
+        self.seed().map(Ids::from_seed)
+    }
+}
+
+impl Caller {
+    pub fn owns(&self, local: &str) -> bool {
+        self.card.address.local() == local
+    }
+}
+
+impl Wakes {
+    /// What a waiting reader of this mailbox sleeps on; dropped with its last reader.
+    pub fn mailbox(&self, local: &str) -> Arc<Notify> {
+        let mut mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        mailboxes.retain(|_, notify| Arc::strong_count(notify) > 1);
+        mailboxes.entry(local.to_owned()).or_default().clone()
+    }
+
+    /// How many readers wait at this mailbox.
+    pub fn waiting(&self, local: &str) -> usize {
+        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        mailboxes.get(local).map_or(0, |notify| Arc::strong_count(notify) - 1)
+    }
+
+    /// Everybody who waits looks again.
+    pub fn everybody(&self) {
+        self.queue.notify_one();
+        self.arbiter.notify_one();
+        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        mailboxes.values().for_each(|notify| notify.notify_waiters());
+    }
+
+    fn touch(&self, touched: Touched) {
+        if touched.queue {
+            self.queue.notify_one();
+        }
+        if touched.arbiter {
+            self.arbiter.notify_one();
+        }
+        if touched.mailboxes.is_empty() {
+            return;
+        }
+        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        for local in touched.mailboxes {
+            if let Some(notify) = mailboxes.get(&local) {
+                notify.notify_waiters();
+            }
+        }
+    }
+}
+
+/// Whom a committed decision concerns.
+#[derive(Default)]
+struct Touched {
+    queue: bool,
+    arbiter: bool,
+    mailboxes: Vec<String>,
+}
+
+impl Touched {
+    fn by(changes: &[Change]) -> Touched {
+        let mut touched = Touched::default();
+        for change in changes {
+            match change {
+                Change::PutJob(job) => touched.queue |= job.status.open(),
+                Change::PutLook(look) => touched.arbiter |= !look.done,
+                Change::Deliver(mail) => touched.mailboxes.push(mail.local.clone()),
+                _ => {}
+            }
+        }
+        touched
+    }
+}
+
+/// What the store's own trouble was is for the operator; a stranger learns only whether to try again.
+fn logged(denied: Denied) -> Refusal {
+    match &denied {
+        Denied::Store(StoreError::Conflict(what)) => tracing::info!(event = "conflict", what = %what),
+        Denied::Store(error) => tracing::error!(event = "store_trouble", error = %error),
+        Denied::Refused(_) => {}
+    }
+    denied.into_refusal()
+}
+
+/// Who shares a bucket: one IPv4 address, or the /64 that one subscriber has of IPv6.
+fn network_of(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_subscriber_shares_a_bucket() {
+        let of = |text: &str| network_of(text.parse().expect("ip"));
+        assert_eq!(of("192.0.2.7"), "192.0.2.7");
+        assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2::ffff"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    fn a_mailbox_is_called_only_while_somebody_waits() {
+        let wakes = Wakes::default();
+        assert_eq!(wakes.waiting("ana"), 0);
+        let first = wakes.mailbox("ana");
+        let second = wakes.mailbox("ana");
+        assert_eq!(wakes.waiting("ana"), 2);
+        drop((first, second));
+        drop(wakes.mailbox("eva"));
+        assert_eq!(wakes.waiting("ana"), 0);
+    }
+}

@@ -1,0 +1,18 @@
+//! The doors of the house: routes, credentials, request limits, the listener.
+//!
+//! Routes are thin over [`Doors`]; rules live in the pure rooms and run inside one durable transaction. A stranger's
+//! bytes stop here at the first fault with a code and one clear reason, and never make a 500.
+
+mod doors;
+mod house;
+mod http;
+mod listen;
+mod mail;
+mod money;
+mod people;
+mod routes;
+
+pub use doors::{Asking, Caller, Doors, Wakes};
+pub use http::{Keep, Payload, Reply};
+pub use listen::{Listener, Tls};
+pub use routes::{App, Auth, Call, Route, TABLE, router};

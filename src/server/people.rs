@@ -1,0 +1,139 @@
+//! Doors about agents: the directory, cards, registration, invitations, subagents.
+//!
+//! A name that is absent, malformed or secret to whoever asks is answered with the same bytes, after the same work.
+
+use super::doors::{Asking, Doors};
+use super::http::Reply;
+use super::mail::{answered, page};
+use super::routes::{App, Call, Who};
+use crate::ids::Ids;
+use crate::limits;
+use crate::mail::{self, Asker, Authority};
+use crate::record::{Decided, View};
+use crate::refusal::{Refusal, Rule};
+use crate::store::DirectoryQuery;
+use crate::wire::address::Address;
+use serde_json::{Value, json};
+
+pub async fn directory(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let offset = call.query("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let query = DirectoryQuery {
+        capability: call.query("capability").map(str::to_owned),
+        accepts: call.query("accepts").map(str::to_owned),
+        q: call.query("q").map(str::to_owned),
+        limit: page(call.query("limit"), limits::DIRECTORY_PAGE_DEFAULT, limits::DIRECTORY_PAGE_MAX),
+        offset,
+    };
+    let (total, agents) = app.doors.read(move |reader| reader.directory(&query)).await?;
+    Ok(Reply::ok(json!({"total": total, "offset": offset, "agents": agents})))
+}
+
+pub async fn card(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let asking = asking(&call);
+    let doc = own_card(&app.doors, call.param("local"), &asking).await?;
+    let reply = Reply::ok(doc);
+    Ok(if matches!(asking, Asking::Nobody) { reply } else { reply.private() })
+}
+
+pub async fn register(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let ip = call.ip.to_string();
+    let (house, now, seed) = (app.doors.house.clone(), app.doors.now(), app.doors.seed()?);
+    let authority = authority(&call.who);
+    let answer = decide(&app.doors, &call, move |view, body| {
+        mail::register(&house, view, now, &mut Ids::from_seed(seed), body, &authority, &ip)
+    });
+    Ok(answered(answer.await?))
+}
+
+pub async fn revoke(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (house, now, local) = (app.doors.house.clone(), app.doors.now(), call.param("local").to_owned());
+    let authority = authority(&call.who);
+    let answer =
+        decide(&app.doors, &call, move |view, _| mail::delegation::revoke(&house, view, now, &local, &authority));
+    Ok(answered(answer.await?))
+}
+
+pub async fn invite(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (now, seed) = (app.doors.now(), app.doors.seed()?);
+    let answer =
+        decide(&app.doors, &call, move |_, body| mail::invitations::create(now, &mut Ids::from_seed(seed), body));
+    Ok(answered(answer.await?))
+}
+
+pub async fn invitations(app: &App, _call: Call) -> Result<Reply, Refusal> {
+    let known = app.doors.read(|reader| reader.invitations(limits::INVITATIONS_SHOWN_MAX)).await?;
+    Ok(Reply::ok(mail::invitations::listing(&known)))
+}
+
+/// `GET /resolve/:address`: any address, through this house's own verification.
+pub async fn resolve(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let asking = asking(&call);
+    let address = Address::parse(call.param("address"))?;
+    let mut doc = if app.doors.house.is_mine(&address) {
+        own_card(&app.doors, address.local(), &asking).await?
+    } else {
+        let asker = match &asking {
+            Asking::Agent(card) => Some(&card.address),
+            Asking::Nobody | Asking::Address(_) => None,
+        };
+        let card = app.doors.resolver.agent(&address, asker).await.map_err(|refusal| match refusal.transient() {
+            true => Refusal::new(Rule::PeerUnreachable, refusal.reason),
+            false => Refusal::new(Rule::NoSuchAgent, "no such agent"),
+        })?;
+        card.doc().clone()
+    };
+    if let Some(fields) = doc.as_object_mut() {
+        fields.insert("presence".into(), json!({"last_seen": null}));
+    }
+    Ok(Reply::ok(doc).private())
+}
+
+/// Runs a rule over the JSON body, spending the token of an agent whatever comes of it.
+async fn decide<F>(doors: &Doors, call: &Call, rule: F) -> Result<mail::Answer, Refusal>
+where
+    F: Fn(&dyn View, &Value) -> Decided<mail::Answer> + Send + Sync + 'static,
+{
+    let body = call.json();
+    match &call.who {
+        Who::Agent(caller) => {
+            doors
+                .commit_as(caller, move |view| match &body {
+                    Ok(body) => rule(view, body),
+                    Err(refusal) => Err(refusal.clone()),
+                })
+                .await
+        }
+        _ => {
+            let body = body?;
+            doors.commit(move |view| rule(view, &body)).await
+        }
+    }
+}
+
+async fn own_card(doors: &Doors, local: &str, asking: &Asking) -> Result<Value, Refusal> {
+    let (local, asking, now) = (local.to_owned(), asking.clone(), doors.now());
+    let found = doors.read(move |reader| {
+        let asker = match &asking {
+            Asking::Nobody => Asker::Nobody,
+            Asking::Address(address) => Asker::Address(address),
+            Asking::Agent(card) => Asker::Card(card),
+        };
+        Ok(mail::cards::seen_by(reader, &local, asker, now).map(|record| record.public().clone()))
+    });
+    found.await?.ok_or_else(|| Refusal::new(Rule::NoSuchAgent, "no such agent"))
+}
+
+fn asking(call: &Call) -> Asking {
+    match &call.who {
+        Who::Asking(asking) => asking.clone(),
+        _ => Asking::Nobody,
+    }
+}
+
+fn authority(who: &Who) -> Authority {
+    match who {
+        Who::House => Authority::Admin,
+        Who::Agent(caller) => Authority::Agent(Box::new(caller.card.clone())),
+        Who::Nobody | Who::Asking(_) => Authority::Nobody,
+    }
+}

@@ -329,7 +329,7 @@ fn said(doing: &Doing<'_, '_>) -> Result<Map<String, Value>, Refusal> {
 }
 
 /// As [`said`], and the verdict of an arbiter, for both outcomes. A verdict that says the opposite of the operation that
-/// carries it, or is about another contract, decides nothing.
+/// carries it, is about another contract, or was reached before this one was last changed, decides nothing.
 fn said_of(doing: &mut Doing<'_, '_>, contract: &Contract, releases: bool) -> Result<Map<String, Value>, Refusal> {
     let mut extra = said(doing)?;
     let verdict = doing.body.get("veredicto").filter(|value| !value.is_null());
@@ -345,6 +345,11 @@ fn said_of(doing: &mut Doing<'_, '_>, contract: &Contract, releases: bool) -> Re
         && named.as_str() != Some(contract.id.as_str())
     {
         return Err(bad("veredicto is about another contract"));
+    }
+    let reached = verdict.get("at").and_then(Value::as_str).and_then(Timestamp::parse);
+    if reached.is_some_and(|reached| reached < contract.updated) {
+        let why = format!("the contract changed at {}, after the verdict was reached: look again", contract.updated);
+        return Err(Refusal::new(Rule::WrongState, why));
     }
     let kept = if canonical(verdict).len() <= limits::VERDICT_BYTES_MAX {
         verdict.clone()

@@ -256,15 +256,18 @@ impl MemoryView {
         }
         let house = entry.doc.get("house").and_then(Value::as_str).unwrap_or_default();
         let casa = format!("casa@{house}");
+        let mut moved: BTreeMap<&str, i64> = BTreeMap::new();
         for line in &entry.lines {
-            let balance = self.balance(&line.account).checked_add(line.delta);
-            let within = balance.filter(|b| b.unsigned_abs() <= limits::SAFE_INTEGER_MAX);
-            match within {
-                Some(balance) if balance >= 0 || line.account == casa => {
-                    self.put(undo, |m| &mut m.balances, line.account.clone(), balance);
-                }
-                _ => return broken(format!("entry {} overdraws {}", entry.n, line.account)),
+            let before = moved.get(line.account.as_str()).copied().unwrap_or_else(|| self.balance(&line.account));
+            let after = before.checked_add(line.delta).filter(|b| b.unsigned_abs() <= limits::SAFE_INTEGER_MAX);
+            let Some(after) = after else { return broken(format!("entry {} overflows {}", entry.n, line.account)) };
+            moved.insert(&line.account, after);
+        }
+        for (account, balance) in moved {
+            if balance < 0 && account != casa {
+                return broken(format!("entry {} overdraws {account}", entry.n));
             }
+            self.put(undo, |m| &mut m.balances, account.to_owned(), balance);
         }
         self.put(undo, |m| &mut m.journal, entry.n, entry);
         Ok(())

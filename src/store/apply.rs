@@ -352,8 +352,8 @@ fn chain(rows: &Rows<'_>, mandate: &Mandate) -> Result<(), StoreError> {
 
 /// An insert whose row must be new, and the number that it got.
 fn numbered(rows: &Rows<'_>, sql: &str, row: impl Params, what: impl FnOnce() -> String) -> Result<i64, StoreError> {
-    let seq = rows.integer(sql, row).map_err(|fault| conflict(fault, what))?;
-    seq.ok_or_else(|| StoreError::Bug("an insert gave no number".to_owned()))
+    fresh(rows, sql, row, what)?;
+    Ok(rows.last_number())
 }
 
 /// An insert whose row must be new.

@@ -66,6 +66,11 @@ impl<'c> Rows<'c> {
         Ok(self.conn.prepare_cached(sql)?.execute(params)?)
     }
 
+    /// The number that the last insert gave its row.
+    pub fn last_number(&self) -> i64 {
+        self.conn.last_insert_rowid()
+    }
+
     pub fn integer(&self, sql: &str, params: impl Params) -> Result<Option<i64>, StoreError> {
         let mut statement = self.conn.prepare_cached(sql)?;
         Ok(statement.query_row(params, |row| row.get::<_, Option<i64>>(0)).optional()?.flatten())

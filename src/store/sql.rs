@@ -154,8 +154,7 @@ statements! {
     CONTRACT = "SELECT doc FROM contract WHERE id = ?1";
     CONTRACT_STATE = "SELECT state FROM contract WHERE id = ?1";
     CONTRACT_OF_QUOTE = "SELECT id FROM contract WHERE quote_id = ?1";
-    INSERT_CONTRACT = "INSERT INTO contract (id, quote_id, state, open, updated, doc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-        RETURNING seq";
+    INSERT_CONTRACT = "INSERT INTO contract (id, quote_id, state, open, updated, doc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     UPDATE_CONTRACT = "UPDATE contract SET state = ?2, open = ?3, updated = ?4, doc = ?5
         WHERE id = ?1 AND (open = 1 OR state = ?2)";
     INSERT_PARTY = "INSERT INTO party (address, contract) VALUES (?1, ?2)";
@@ -164,7 +163,7 @@ statements! {
     CONTRACTS_OPEN = "SELECT doc FROM contract WHERE open = 1 AND state = ?1 AND (updated, id) > (?2, ?3)
         ORDER BY updated, id LIMIT ?4";
     MANDATE = "SELECT doc FROM mandate WHERE id = ?1";
-    INSERT_MANDATE = "INSERT INTO mandate (id, doc) VALUES (?1, ?2) RETURNING seq";
+    INSERT_MANDATE = "INSERT INTO mandate (id, doc) VALUES (?1, ?2)";
     UPDATE_MANDATE = "UPDATE mandate SET doc = ?2 WHERE id = ?1";
     INSERT_MANDATE_PARTY = "INSERT INTO mandate_party (address, mandate) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     INSERT_MANDATE_CHAIN = "INSERT INTO mandate_chain (link, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";

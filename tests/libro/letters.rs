@@ -179,7 +179,8 @@ fn a_verdict_is_kept_for_both_outcomes_and_must_agree_with_its_operation() {
         run(&mut world, &format!("ana accept q1 leo escrow 200 arbiter=@verifica {terms}"));
         run(&mut world, "leo deliver q1");
         let id = world.id("q1");
-        let verdict = |pasa: bool| json!({"pasa": pasa, "indeciso": false, "razon": "why", "contract": id});
+        let at = world.now;
+        let verdict = |pasa: bool| json!({"pasa": pasa, "indeciso": false, "razon": "why", "contract": id, "at": at});
         let send = |world: &mut World, verdict: Value| {
             world.operate("verifica", json!({"op": op, "contract": id, "note": "why", "veredicto": verdict}))
         };
@@ -190,6 +191,9 @@ fn a_verdict_is_kept_for_both_outcomes_and_must_agree_with_its_operation() {
         let mut other = verdict(pasa);
         other["contract"] = json!("another");
         assert_eq!(send(&mut world, other).expect_err("another").code(), 400);
+        let mut early = verdict(pasa);
+        early["at"] = json!(world.now.plus(-1));
+        assert_eq!(send(&mut world, early).expect_err("before the delivery").code(), 409);
         assert_eq!(world.state("q1"), "delivered");
         send(&mut world, verdict(pasa)).expect("decided");
         let contract = world.view.contract(&id).expect("contract");

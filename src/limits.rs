@@ -219,6 +219,8 @@ pub const LOOK_LEASE_MS: i64 = 120_000;
 pub const LOOK_BACKOFF_BASE_MS: i64 = 5_000;
 pub const LOOK_BACKOFF_MAX_MS: i64 = 3_600_000;
 pub const CONFIRM_AFTER_MS: i64 = 2_000;
+/// A worker whose work is overdue but claimed elsewhere looks again after this long.
+pub const LOOK_RECHECK_MS: u64 = 200;
 pub const PER_HOST_PER_MINUTE: u32 = 60;
 
 // ---- Attachments (sizes of section 5b are powers of two) ---------------------------------------------------------

@@ -156,9 +156,8 @@ async fn a_dead_domain_does_not_hold_up_the_letters_to_others() {
 #[tokio::test]
 async fn a_domain_gets_no_more_than_the_room_that_its_worker_has_for_it() {
     let place = Place::new();
-    let of = |domain: &str| {
-        (0..20).map(|i| Change::PutJob(job(&format!("{domain}-{i}"), domain, i))).collect::<Vec<_>>()
-    };
+    let of =
+        |domain: &str| (0..20).map(|i| Change::PutJob(job(&format!("{domain}-{i}"), domain, i))).collect::<Vec<_>>();
     place.put([of("slow.example"), of("quick.example")].concat()).await.expect("queued");
     let room = |domain: &str| if domain == "slow.example" { 3 } else { usize::MAX };
     let jobs = place.store.claim_jobs(at(10_000), 40, room).await.expect("claims");

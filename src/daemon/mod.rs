@@ -3,9 +3,11 @@
 //! [`serve`] starts all of it and answers a handle; it prints nothing. The same function runs under the command line, in
 //! the demo and in tests.
 
+mod arbiter;
 mod queue;
 mod serve;
 mod signals;
 
+pub use arbiter::ArbiterOptions;
 pub use serve::{Drained, Listen, Running, ServeError, ServeOptions, TlsFiles, serve};
 pub use signals::{Ended, until_ended};

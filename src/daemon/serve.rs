@@ -4,6 +4,7 @@
 //! connection gets answers. End: readiness goes false, the doors close, requests and deliveries under way finish within
 //! the deadline, the store closes last. What could not finish is still in the store and comes back with the next start.
 
+use super::arbiter::{Arbiter, ArbiterOptions};
 use super::queue;
 use crate::client::agent::SystemClock;
 use crate::client::dns::{SystemDns, TxtLookup};
@@ -61,6 +62,8 @@ pub struct ServeOptions {
     pub peer_addresses: AddressRule,
     pub clock: Arc<dyn Clock>,
     pub dns: Arc<dyn TxtLookup>,
+    /// What the arbiter looks through; without it this house makes no looks of its own.
+    pub arbiter: Option<ArbiterOptions>,
     /// How long an end in order may take.
     pub drain: Duration,
 }
@@ -115,6 +118,7 @@ impl ServeOptions {
             peer_addresses: AddressRule::default(),
             clock: Arc::new(SystemClock),
             dns: Arc::new(SystemDns::new()),
+            arbiter: None,
             drain: Duration::from_millis(limits::DRAIN_MS),
         }
     }
@@ -138,10 +142,14 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let doors = Arc::new(Doors::new(house, store, resolver, clock, token));
     install_own_cards(&doors).await.map_err(ServeError::Cards)?;
     let stopping = CancellationToken::new();
-    let workers = vec![
+    let mut workers = vec![
         tokio::spawn(queue::run(doors.clone(), stopping.clone())),
         tokio::spawn(housekeeping(doors.clone(), stopping.clone())),
     ];
+    if let Some(options) = options.arbiter {
+        let arbiter = Arbiter::new(doors.clone(), options);
+        workers.push(tokio::spawn(arbiter.run(stopping.clone())));
+    }
     let app = Arc::new(App { doors: doors.clone(), stopping: stopping.clone(), ready: AtomicBool::new(false) });
     let secured = tls.as_ref().map(|(tls, _)| tls.clone());
     let listener = Listener::start(listener, secured, router(app.clone()), stopping.clone());

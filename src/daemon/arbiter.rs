@@ -1,0 +1,192 @@
+//! The arbiter's worker: takes looks that are due, many at once and fair across sellers, and carries each to what its
+//! rule decided: again later, once more to confirm, or a signed verdict through the house's ordinary door.
+//!
+//! It sleeps until it is called or the next look is due. A look holds a lease, renewed while it waits its turn at a busy
+//! host; a worker that dies lets it lapse and the look comes back. Nothing here decides anything.
+
+use crate::arbiter::settle::{self, Posted, Step, Task};
+use crate::ids::Ids;
+use crate::limits;
+use crate::observe::Fetcher;
+use crate::observe::look::{Looked, look};
+use crate::probe::plan::Suite;
+use crate::probe::sha256::Delivery;
+use crate::probe::url::UrlPolicy;
+use crate::record::{Contract, Decision, LookRow};
+use crate::refusal::Refusal;
+use crate::server::Doors;
+use crate::wire::auth::Relay;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What the arbiter looks through, and how much of it at once.
+#[derive(Clone)]
+pub struct ArbiterOptions {
+    pub fetcher: Fetcher,
+    /// Looks under way at once.
+    pub slots: usize,
+    /// How long it sleeps at most when nothing calls it.
+    pub tick: Duration,
+}
+
+#[derive(Clone)]
+pub(super) struct Arbiter {
+    doors: Arc<Doors>,
+    fetcher: Fetcher,
+    slots: usize,
+    tick: Duration,
+}
+
+impl Arbiter {
+    pub(super) fn new(doors: Arc<Doors>, options: ArbiterOptions) -> Arbiter {
+        Arbiter { doors, fetcher: options.fetcher, slots: options.slots.max(1), tick: options.tick }
+    }
+
+    /// Runs until `stopping`; looks under way are given up, and come back when their lease lapses.
+    pub(super) async fn run(self, stopping: CancellationToken) {
+        let mut under_way: JoinSet<()> = JoinSet::new();
+        while !stopping.is_cancelled() {
+            while under_way.try_join_next().is_some() {}
+            let free = self.slots.saturating_sub(under_way.len());
+            let claimed = if free == 0 { Vec::new() } else { self.claim(free).await };
+            if !claimed.is_empty() {
+                for row in claimed {
+                    let arbiter = self.clone();
+                    under_way.spawn(async move { arbiter.attend(row).await });
+                }
+                continue;
+            }
+            let sleep = self.until_due().await;
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = self.doors.wakes.arbiter.notified(), if free > 0 => {}
+                () = tokio::time::sleep(sleep), if free > 0 => {}
+                Some(_) = under_way.join_next(), if !under_way.is_empty() => {}
+            }
+        }
+        under_way.shutdown().await;
+    }
+
+    async fn claim(&self, n: usize) -> Vec<LookRow> {
+        let doors = &self.doors;
+        let per_seller = (self.slots / 4).max(1);
+        match doors.store.claim_looks(doors.now(), limits::LOOK_LEASE_MS, n, per_seller).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                tracing::error!(event = "look_claim_failed", error = %error);
+                Vec::new()
+            }
+        }
+    }
+
+    async fn until_due(&self) -> Duration {
+        let now = self.doors.now();
+        let due = match self.doors.store.earliest_work(now).await {
+            Ok(Some(at)) => Duration::from_millis(u64::try_from(at.since(now)).unwrap_or(0)),
+            Ok(None) | Err(_) => self.tick,
+        };
+        due.clamp(
+            Duration::from_millis(limits::LOOK_RECHECK_MS),
+            self.tick.max(Duration::from_millis(limits::LOOK_RECHECK_MS)),
+        )
+    }
+
+    /// One claimed row, from the claim to the record of what came of it.
+    async fn attend(&self, row: LookRow) {
+        let contract = row.contract.clone();
+        if let Err(refusal) = self.attempt(row).await {
+            // The lease lapses and the look comes back; nothing was decided.
+            tracing::warn!(event = "look_given_up", contract = %contract, reason = %refusal);
+        }
+    }
+
+    async fn attempt(&self, row: LookRow) -> Result<(), Refusal> {
+        let (house, claimed) = (self.doors.house.clone(), row.clone());
+        let task = self.doors.read(move |reader| Ok(settle::task(&house, reader, &claimed))).await?;
+        match task {
+            Task::Nothing => self.doors.commit(move |view| Ok(settle::drop_row(view, &row))).await,
+            Task::Post(envelope) => self.post(row, envelope).await,
+            Task::Look(contract) => {
+                let Some((row, looked)) = self.look(row, &contract).await? else { return Ok(()) };
+                match self.settle(&row, looked).await? {
+                    Step::Post(envelope) => self.post(row, envelope).await,
+                    Step::Undecided { due, reason } => {
+                        tracing::info!(event = "look_undecided", contract = %row.contract, next = %due, reason);
+                        Ok(())
+                    }
+                    Step::Confirm { .. } | Step::Stale => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Looks, and keeps the lease meanwhile; `None` when the row went to somebody else.
+    async fn look(&self, mut row: LookRow, contract: &Contract) -> Result<Option<(LookRow, Looked)>, Refusal> {
+        let settings = &self.doors.house.settings;
+        let urls = UrlPolicy { addresses: settings.addresses.clone() };
+        let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities));
+        let delivery = delivery_of(contract);
+        let looking = look(&self.fetcher, &suite, &delivery, settings.policy.timeout_ms, &*self.doors.clock);
+        tokio::pin!(looking);
+        let half = Duration::from_millis(limits::LOOK_LEASE_MS.unsigned_abs() / 2);
+        loop {
+            tokio::select! {
+                looked = &mut looking => return Ok(Some((row, looked))),
+                () = tokio::time::sleep(half) => {
+                    let until = self.doors.now().plus(limits::LOOK_LEASE_MS);
+                    let claimed = row.clone();
+                    match self.doors.commit(move |view| Ok(settle::renew(view, &claimed, until))).await? {
+                        Some(renewed) => row = renewed,
+                        None => return Ok(None),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn settle(&self, row: &LookRow, looked: Looked) -> Result<Step, Refusal> {
+        let (house, claimed, now, seed) = (self.doors.house.clone(), row.clone(), self.doors.now(), self.doors.seed()?);
+        self.doors
+            .commit(move |view| {
+                let mut ids = Ids::from_seed(seed);
+                Ok(settle::settle(&house, view, now, &mut ids, &claimed, &looked.look, &looked.seen))
+            })
+            .await
+    }
+
+    /// Through the same door as anybody's operation, with the house's own relay signature.
+    async fn post(&self, row: LookRow, envelope: Value) -> Result<(), Refusal> {
+        let house = self.doors.house.clone();
+        let id = envelope.get("id").and_then(Value::as_str).unwrap_or_default();
+        let relay = Relay::header(&house.domain, &house.key, id, &house.domain);
+        let answer = self.doors.inbound(envelope.to_string().as_bytes(), Some(&relay)).await;
+        let posted = match answer.code {
+            200 | 202 => Posted::Taken,
+            code => {
+                let reason = answer.body.get("reason").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
+                Posted::Refused { code, reason }
+            }
+        };
+        match &posted {
+            Posted::Taken => tracing::info!(event = "verdict", contract = %row.contract, id),
+            Posted::Refused { code, reason } => {
+                tracing::error!(event = "verdict_refused", contract = %row.contract, id, code, reason);
+            }
+        }
+        let (now, seed) = (self.doors.now(), self.doors.seed()?);
+        self.doors
+            .commit(move |view| -> Result<Decision<()>, Refusal> {
+                Ok(settle::posted(&house, view, now, &mut Ids::from_seed(seed), &row, &posted))
+            })
+            .await
+    }
+}
+
+/// What the seller delivered, as the contract keeps it.
+fn delivery_of(contract: &Contract) -> Delivery {
+    let text = |field: &str| contract.more.get(field).and_then(Value::as_str).map(str::to_owned);
+    Delivery { evidence_sha256: text("evidence_sha256"), evidence: text("evidence") }
+}

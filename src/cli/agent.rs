@@ -14,6 +14,7 @@ use crate::refusal::{Exit, Rule};
 use crate::time::{Clock, Timestamp};
 use crate::wire::address::Address;
 use crate::wire::envelope::Kind;
+use crate::wire::quote::{QUOTE_MEDIA, RECEIPT_MEDIA};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -253,8 +254,12 @@ async fn join(args: &Join, out: &Out) -> Result<Exit, Failure> {
     if out.json {
         out.doc(&json!({"schema": "verifica.joined/1", "address": client.address(), "already": again, "card": card}));
     } else {
-        let word = if again { "was registered already, with this key" } else { "is registered" };
-        out.line(format!("{} {word} (via {via})", client.address()));
+        let word = if again {
+            "was registered already, with this key".to_owned()
+        } else {
+            format!("is registered (via {})", clean(via))
+        };
+        out.line(format!("{} {word}", client.address()));
     }
     Ok(Exit::Ok)
 }
@@ -378,10 +383,40 @@ fn show_mail(mail: &Value, out: &Out) {
     match mail.get("fault").and_then(Value::as_str) {
         Some(fault) => out.line(format!("    {}", out.paint(Style::Doubt, clean(fault)))),
         None => {
-            let body = mail.get("body").unwrap_or(&Value::Null);
-            let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
-            out.line(format!("    {}  {}", text("media"), clean(&body)));
+            out.line(format!("    {}", said(mail)));
         }
+    }
+}
+
+/// The content of a letter: a text whole, the protocol's documents by what they mean, other data in brief.
+fn said(mail: &Value) -> String {
+    let body = mail.get("body").unwrap_or(&Value::Null);
+    let media = mail.get("media").and_then(Value::as_str).unwrap_or("-");
+    let of = |name: &str| match body.get(name) {
+        Some(Value::String(text)) => brief(text, 120),
+        Some(Value::Object(inner)) => brief(inner.get("id").and_then(Value::as_str).unwrap_or("-"), 120),
+        Some(other) => brief(&other.to_string(), 120),
+        None => "-".to_owned(),
+    };
+    if let Some(text) = body.as_str() {
+        return format!("{}  {}", clean(media), clean(text));
+    }
+    match media {
+        QUOTE_MEDIA => {
+            let id = brief(mail.get("id").and_then(Value::as_str).unwrap_or("-"), 128);
+            let deal = format!("{} for {} tok, \"{}\"", of("contract"), of("price"), of("concept"));
+            format!("quote: {deal}; take it with `verifica libro accept {id}`")
+        }
+        RECEIPT_MEDIA if body.get("op").is_some() => {
+            let fee = body.pointer("/fee/amount").map(|fee| format!(", fee {fee} tok")).unwrap_or_default();
+            let on =
+                if body.get("contract").is_some() { format!(" of contract {}", of("contract")) } else { String::new() };
+            format!("receipt: {}{on}, ordered by {}{fee}", of("op"), of("from"))
+        }
+        "application/json" if body.get("status").is_some() && body.get("of").is_some() => {
+            format!("{} to {}: {} (letter {})", of("status"), of("to"), of("reason"), of("of"))
+        }
+        _ => format!("{}  {}", clean(media), brief(&body.to_string(), 200)),
     }
 }
 
@@ -413,8 +448,8 @@ async fn outbox(args: &Outbox, out: &Out) -> Result<Exit, Failure> {
     }
     let rows = sent.iter().map(|job| {
         let text = |name: &str| brief(job.get(name).and_then(Value::as_str).unwrap_or("-"), 60);
-        let to: Vec<&str> =
-            job.get("to").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let to = job.pointer("/envelope/to").or_else(|| job.get("to")).and_then(Value::as_array);
+        let to: Vec<&str> = to.into_iter().flatten().filter_map(Value::as_str).collect();
         let last = job.get("log").and_then(Value::as_array).and_then(|log| log.last());
         let detail = last.and_then(|line| line.get("detail")).and_then(Value::as_str).unwrap_or("");
         vec![text("status"), text("id"), brief(&to.join(","), 60), text("updated"), brief(detail, 80)]

@@ -3,14 +3,15 @@
 
 use super::keyfile;
 use super::output::{Failure, Out, Style};
+use super::{block_on, serve, settings};
 use crate::config;
 use crate::refusal::Exit;
+use crate::store::Store;
 use crate::wire::address::Domain;
 use crate::wire::digest::base64url;
 use crate::wire::key::SigningKey;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -58,12 +59,13 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     let key = SigningKey::from_seed(keyfile::random::<32>()?);
     let kid = key.public().kid();
     if !args.dry_run {
-        make_folder(&args.dir, 0o755)?;
-        make_folder(&data, 0o700)?;
+        settings::make_folder(&args.dir, 0o755)?;
+        settings::make_folder(&data, 0o700)?;
         let text = config::template(&domain, &url, &args.listen);
         // The configuration comes last: what it names exists when it does.
         keyfile::write_new(&files[1].0, format!("{}\n", key.secret_text().as_str()).as_bytes(), files[1].1)?;
         keyfile::write_new(&files[2].0, format!("{}\n", base64url(keyfile::random::<32>()?)).as_bytes(), files[2].1)?;
+        make_store(&data)?;
         keyfile::write_new(&files[0].0, text.as_bytes(), files[0].1)?;
     }
     let made: Vec<String> =
@@ -97,8 +99,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     }
     out.line(format!("domain key  {kid}"));
     let config = shell(&place("verifica.toml"));
+    let near = format!("http://{}", args.listen);
     out.say(format!(
-        "\nnext:\n  verifica serve --config {config}\n  verifica agent new NAME@{domain} --house {url} --as NAME.json\n  \
+        "\nnext:\n  verifica serve --config {config}\n  verifica agent new NAME@{domain} --house {near} --as NAME.json\n  \
          verifica agent join --as NAME.json --admin-token-file {}\nother houses find this one by the TXT record\n  \
          _nyx5.{domain}  \"v=nyx51; url={url}; sig={kid}\"",
         shell(&files[2].0)
@@ -106,9 +109,11 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(path);
-    made.map_err(|error| keyfile::cannot(&error, "the folder cannot be made", path))
+/// The empty store, so that the first start finds its folder to be usable.
+fn make_store(data: &Path) -> Result<(), Failure> {
+    let file = serve::store_file(data);
+    let opened = Store::open(&file, 1).map_err(|error| serve::store_failure(&file, &error))?;
+    block_on(async { opened.close().await.map_err(|error| serve::store_failure(&file, &error)) })
 }
 
 /// A path as a shell reads it.

@@ -6,7 +6,7 @@ use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
 use super::who::{Who, extra_roots};
 use super::{block_on, json_source, settings};
-use crate::client::agent::{self as lib, AgentClient, HouseClient, Mail, Message, Privacy, Receipt};
+use crate::client::agent::{self as lib, AgentClient, ClientError, HouseClient, Mail, Message, Privacy, Receipt};
 use crate::config::house_url;
 use crate::limits;
 use crate::probe::address::AddressRule;
@@ -61,6 +61,9 @@ pub struct Order {
     /// Hand the order over and do not wait for its receipt
     #[arg(long)]
     no_wait: bool,
+    /// Leave the receipt in the mailbox, not marked as handled
+    #[arg(long)]
+    no_ack: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -425,8 +428,16 @@ async fn ask(client: &AgentClient, args: &Order, house: Option<&Domain>, op: &Va
         return Ok(Answer::Taken(id));
     }
     let within = Duration::from_millis(u64::try_from(args.wait).unwrap_or_default());
-    let receipt = client.wait_receipt(&id, within).await?;
-    Ok(Answer::Receipt(id, Box::new(receipt)))
+    let answer = client.wait_receipt(&id, within).await;
+    let letter = match &answer {
+        Ok(receipt) => receipt.envelope.get("id").and_then(Value::as_str),
+        Err(ClientError::Bounced { letter, .. }) => Some(letter.as_str()),
+        Err(_) => None,
+    };
+    if let Some(letter) = letter.filter(|_| !args.no_ack) {
+        client.ack(&[letter.to_owned()]).await?;
+    }
+    Ok(Answer::Receipt(id, Box::new(answer?)))
 }
 
 /// One line about what an order did.

@@ -5,6 +5,7 @@
 
 mod agent;
 mod check;
+mod demo;
 mod diagnose;
 mod generate;
 mod init;
@@ -13,6 +14,7 @@ mod keyfile;
 mod libro;
 mod output;
 mod replay;
+mod serve;
 mod settings;
 mod verify;
 mod version;
@@ -59,8 +61,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// See it all: a house, a buyer, a seller, one escrow that passes and one that fails
+    Demo(demo::Args),
     /// Create a house: its configuration, its keys and its store
     Init(init::Args),
+    /// Run the house in the foreground (network)
+    Serve(serve::Args),
     /// Run the tests of a contract here, and say what the arbiter would say (network)
     Check(check::Args),
     /// Judge stored evidence again, offline: the same answers must come out
@@ -117,8 +123,12 @@ fn init_logs(base: u8, verbose: u8, json: bool) {
 
 fn dispatch(cli: Cli, out: &Out) -> Result<Exit, Failure> {
     let config = cli.config.as_deref();
-    init_logs(0, cli.verbose, false);
+    if !matches!(cli.command, Command::Serve(_)) {
+        init_logs(0, cli.verbose, false);
+    }
     match cli.command {
+        Command::Demo(args) => demo::run(&args, out),
+        Command::Serve(args) => serve::run(&args, config, cli.verbose, out),
         Command::Init(args) => init::run(&args, out),
         Command::Check(args) => check::run(&args, config, out),
         Command::Replay(args) => replay::run(&args, out),

@@ -11,7 +11,9 @@ use crate::probe::plan::Capabilities;
 use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
 use crate::verdict::ProbePolicy;
+use crate::wire::key::SigningKey;
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -38,6 +40,13 @@ pub fn load(given: Option<&Path>, out: &Out) -> Result<Config, Failure> {
 /// The configuration if there is one to find.
 pub fn load_if_present(given: Option<&Path>, out: &Out) -> Result<Option<Config>, Failure> {
     if given.is_none() && find(None).is_err() { Ok(None) } else { load(given, out).map(Some) }
+}
+
+pub fn domain_key(config: &Config) -> Result<SigningKey, Failure> {
+    let text = keyfile::read_secret(&config.domain_key_file, "the domain key")?;
+    SigningKey::parse(&text).ok_or_else(|| {
+        Failure::usage("the domain key is not the base64url text of 32 bytes").at(config.domain_key_file.display())
+    })
 }
 
 pub fn admin_token(path: &Path) -> Result<Zeroizing<String>, Failure> {
@@ -107,6 +116,12 @@ pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failur
         deadlines: Deadlines::default(),
     };
     Ok((fetching, UrlPolicy { addresses: config.addresses() }))
+}
+
+/// A folder with this mode, and those above it; one that is there already stays as it is.
+pub fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(|error| keyfile::cannot(&error, "the folder cannot be made", path))
 }
 
 fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {

@@ -93,7 +93,7 @@ impl From<ClientError> for Failure {
             }
             ClientError::Local(refusal) => Failure::from(refusal),
             ClientError::Setup(why) => Failure::usage(why),
-            ClientError::Bounced { id, reason, code } => {
+            ClientError::Bounced { id, reason, code, .. } => {
                 let mut failure = Failure::new(Exit::Refused, reason).why(format!("the order {id} came back"));
                 failure.code = code;
                 let rule = code.and_then(|code| Rule::ALL.iter().find(|rule| rule.code() == code));

@@ -29,7 +29,7 @@ use crate::time::{Clock, Timestamp};
 use crate::wire::address::{Address, Domain, SystemName};
 use crate::wire::auth::{Request, Token, host_of};
 use crate::wire::card::{AgentCard, DomainCard, InboxPolicy};
-use crate::wire::envelope::{Draft, Envelope, Kind, Payload};
+use crate::wire::envelope::{Draft, Envelope, Kind, Payload, Verified};
 use crate::wire::pow;
 use crate::wire::quote::OP_MEDIA;
 use crate::wire::seal::{self, Binding, SealChance, SealPublic};
@@ -56,9 +56,9 @@ pub enum ClientError {
     Local(#[from] Refusal),
     #[error("{0}")]
     Setup(String),
-    /// The letter came back.
+    /// The letter came back: `letter` is what the postmaster wrote about it.
     #[error("{reason}")]
-    Bounced { id: String, reason: String, code: Option<u16> },
+    Bounced { id: String, reason: String, code: Option<u16>, letter: String },
     #[error("no receipt for {id} within {waited_s} s")]
     NoReceipt { id: String, waited_s: u64 },
 }
@@ -359,6 +359,13 @@ impl AgentClient {
         seal::open(sealed, &Binding { id, from, to: &to }, self.address(), &key.0)
     }
 
+    /// The envelope of a letter, with its signature checked against the sender's card as it is now.
+    pub async fn verified(&self, mail: &Mail) -> Result<Verified, ClientError> {
+        let envelope = Envelope::parse(mail.envelope().clone(), limits::AGENT_ANSWER_BYTES_MAX)?;
+        let card = self.card(&envelope.from).await?;
+        Ok(envelope.verify(card, self.clock.now())?)
+    }
+
     /// A signed GET or POST of the agent, with the house known first.
     pub async fn signed(
         &self,
@@ -536,7 +543,7 @@ impl AgentClient {
         }
         let reason = body.get("reason").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
         let code = reason.split_once('(').and_then(|(_, rest)| rest.split_once(')')?.0.trim().parse().ok());
-        Ok(Some(Err(ClientError::Bounced { id: id.to_owned(), reason, code })))
+        Ok(Some(Err(ClientError::Bounced { id: id.to_owned(), reason, code, letter: mail.id().to_owned() })))
     }
 
     fn bad(&self, why: &str) -> ClientError {
@@ -609,6 +616,16 @@ pub async fn well_known(house: &HouseClient) -> Result<Value, ClientError> {
 /// An agent's card as anybody sees it, not verified.
 pub async fn public_card(house: &HouseClient, address: &Address) -> Result<Value, ClientError> {
     house.json(public(&format!("/agents/{}", address.local()), &[])).await
+}
+
+/// The books, with the operator's authority: `{balances, journal, last, next}` from this entry number on.
+pub async fn journal(house: &HouseClient, admin_token: &str, from: u64) -> Result<Value, ClientError> {
+    let bearer = bearer(admin_token);
+    let authorize = || Ok(Some(bearer.clone()));
+    let query = [("from", from.to_string())];
+    let mut call = public("/libro/diario", &query);
+    call.authorize = &authorize;
+    house.json(call).await
 }
 
 /// Issues tokens, with the operator's authority. Never repeated by itself: each success issues anew.

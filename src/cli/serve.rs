@@ -1,0 +1,125 @@
+//! `verifica serve`: the house of a configuration, in the foreground, until a signal or the disk ends it.
+//!
+//! One line on stderr says when it is ready. SIGTERM and SIGINT drain and end with 0, a second one ends at once; SIGHUP
+//! reads the certificate again. Logs go to stderr: text for a terminal, one JSON object a line otherwise.
+
+use super::init_logs;
+use super::output::{Failure, Out};
+use super::settings;
+use crate::client::resolver::HostOverride;
+use crate::config::Config;
+use crate::daemon::{self, Ended, Listen, ServeError, ServeOptions, TlsFiles};
+use crate::refusal::Exit;
+use crate::store::StoreError;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Listen here and not where the configuration says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// How to log
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    log: Log,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Log {
+    /// Text on a terminal, JSON otherwise
+    #[default]
+    Auto,
+    Text,
+    Json,
+}
+
+pub fn run(args: &Args, config: Option<&Path>, verbose: u8, out: &Out) -> Result<Exit, Failure> {
+    let mut config = settings::load(config, out)?;
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    let json = match args.log {
+        Log::Auto => !std::io::stderr().is_terminal(),
+        Log::Text => false,
+        Log::Json => true,
+    };
+    init_logs(1, verbose, json);
+    let options = options(&config, Listen::At(config.listen))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::new(Exit::Disk, "the program cannot start its event loop").why(error))?;
+    let ended = runtime.block_on(async {
+        let running = daemon::serve(options).await.map_err(failure)?;
+        out.err(format!("ready {} as {}, listening on {}", config.public_url, config.domain, running.local_addr));
+        daemon::until_ended(running)
+            .await
+            .map_err(|error| Failure::new(Exit::Disk, "signals cannot be watched").why(error))
+    })?;
+    Ok(match ended {
+        Ended::InOrder(drained) => {
+            if drained.connections_cut + drained.workers_cut > 0 {
+                out.err(format!(
+                    "stopped; {} connections and {} workers were cut at the deadline, their work is kept for the next start",
+                    drained.connections_cut, drained.workers_cut
+                ));
+            } else {
+                out.say("stopped in order");
+            }
+            if drained.store_closed { Exit::Ok } else { Exit::Disk }
+        }
+        Ended::AtOnce => {
+            out.err("stopped at once by a second signal; what was under way comes back with the next start");
+            Exit::Fail
+        }
+        Ended::StoreFailed(why) => {
+            return Err(Failure::new(Exit::Disk, "the disk failed, so nothing more was acknowledged").why(why));
+        }
+    })
+}
+
+/// All that the daemon needs, from a configuration; reads the secrets that it names.
+pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure> {
+    settings::make_folder(&config.data_dir, 0o700)?;
+    let house = config.house(settings::domain_key(config)?, settings::capabilities());
+    let mut options = ServeOptions::new(house, listen, store_file(&config.data_dir));
+    options.tls = config.tls.as_ref().map(|tls| TlsFiles { certificates: tls.cert.clone(), key: tls.key.clone() });
+    options.admin_token = Some(settings::admin_token(&config.admin_token_file)?.to_string().into());
+    let known = config.hosts.iter();
+    options.hosts =
+        known.map(|(domain, host)| (domain.clone(), HostOverride { url: host.url.clone(), sig: host.sig })).collect();
+    Ok(options)
+}
+
+pub fn store_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("house.db")
+}
+
+pub fn failure(error: ServeError) -> Failure {
+    let said = error.to_string();
+    match error {
+        ServeError::Setup(why) => Failure::usage(why),
+        ServeError::Listen { at, error } => {
+            let failure = Failure::new(Exit::Unreachable, "the house cannot listen").at(at).why(&error);
+            if error.kind() == std::io::ErrorKind::AddrInUse {
+                return failure
+                    .hint("another program listens there; stop it, or choose another address with listen or --listen");
+            }
+            failure
+        }
+        ServeError::Store { path, error } => store_failure(&path, &error),
+        ServeError::AnotherHouse { path, .. } => {
+            Failure::usage(said).at(path.display()).hint("choose another data_dir")
+        }
+        ServeError::Cards(refusal) => Failure::from(refusal),
+    }
+}
+
+pub fn store_failure(path: &Path, error: &StoreError) -> Failure {
+    let failure = Failure::new(Exit::Disk, "the store cannot be opened").at(path.display()).why(error);
+    match error {
+        StoreError::Newer { .. } => failure.hint("a newer version wrote it; run that version"),
+        StoreError::Locked => failure.hint("another process has it open; only one house may"),
+        _ => failure,
+    }
+}

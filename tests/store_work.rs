@@ -251,37 +251,37 @@ fn change() -> impl Strategy<Value = Step> {
     let small = 0..4_usize;
     prop_oneof![
         8 => (proptest::collection::vec((0..6_usize, 0..6_usize, 0..40_i64), 0..3), 0..10_u8).prop_map(|(moves, gap)| Step::Entry { moves, gap }),
-        1 => small.clone().prop_map(|i| Step::Other(Change::InsertAgent(agent(NAMES[i], "public", serde_json::json!({}))))),
-        1 => small.clone().prop_map(|i| Step::Other(Change::PutAgent(agent(NAMES[i], "secret", serde_json::json!({}))))),
-        1 => (small.clone(), 0..3_u64).prop_map(|(i, uses)| Step::Other(Change::InsertInvitation(invitation(NAMES[i], uses)))),
-        2 => (small.clone(), 0..1_500_i64).prop_map(|(i, ms)| Step::Other(Change::UseInvitation { code: NAMES[i].into(), at: at(ms) })),
+        1 => small.clone().prop_map(|i| other(Change::InsertAgent(agent(NAMES[i], "public", serde_json::json!({}))))),
+        1 => small.clone().prop_map(|i| other(Change::PutAgent(agent(NAMES[i], "secret", serde_json::json!({}))))),
+        1 => (small.clone(), 0..3_u64).prop_map(|(i, uses)| other(Change::InsertInvitation(invitation(NAMES[i], uses)))),
+        2 => (small.clone(), 0..1_500_i64).prop_map(|(i, ms)| other(Change::UseInvitation { code: NAMES[i].into(), at: at(ms) })),
         2 => (small.clone(), small.clone(), 0..3_u8, proptest::option::of(0..50_i64)).prop_map(|(to, from, id, later)| {
             let mut mail = mail(NAMES[to], &account(from), &format!("id-{id}"), 10);
             mail.visible_from = later.map(at);
-            Step::Other(Change::Deliver(mail))
+            other(Change::Deliver(mail))
         }),
         1 => (small.clone(), 0..3_u8, 0..50_i64).prop_map(|(to, id, ms)| {
-            Step::Other(Change::Acknowledge { local: NAMES[to].into(), id: format!("id-{id}"), at: at(ms) })
+            other(Change::Acknowledge { local: NAMES[to].into(), id: format!("id-{id}"), at: at(ms) })
         }),
-        1 => (small.clone(), 0..3_u8).prop_map(|(from, sha)| Step::Other(Change::PutSeen(seen(&account(from), "e", &format!("{sha}"))))),
-        1 => small.clone().prop_map(|i| Step::Other(Change::BurnNonce { key: NAMES[i].into(), at: at(0) })),
-        1 => (small.clone(), 0..3_u32, 0..2_i64).prop_map(|(i, hits, minute)| Step::Other(Change::CountRate { key: NAMES[i].into(), at: at(minute * 60_000), hits })),
-        1 => small.clone().prop_map(|i| Step::Other(Change::InsertOperation(operation(&account(i), "op")))),
-        2 => (small.clone(), state()).prop_map(|(i, state)| Step::Other(Change::InsertContract(contract(&format!("c{i}"), state)))),
-        2 => (small.clone(), state()).prop_map(|(i, state)| Step::Other(Change::PutContract(contract(&format!("c{i}"), state)))),
+        1 => (small.clone(), 0..3_u8).prop_map(|(from, sha)| other(Change::PutSeen(seen(&account(from), "e", &format!("{sha}"))))),
+        1 => small.clone().prop_map(|i| other(Change::BurnNonce { key: NAMES[i].into(), at: at(0) })),
+        1 => (small.clone(), 0..3_u32, 0..2_i64).prop_map(|(i, hits, minute)| other(Change::CountRate { key: NAMES[i].into(), at: at(minute * 60_000), hits })),
+        1 => small.clone().prop_map(|i| other(Change::InsertOperation(operation(&account(i), "op")))),
+        2 => (small.clone(), state()).prop_map(|(i, state)| other(Change::InsertContract(contract(&format!("c{i}"), state)))),
+        2 => (small.clone(), state()).prop_map(|(i, state)| other(Change::PutContract(contract(&format!("c{i}"), state)))),
         1 => (small.clone(), any::<bool>()).prop_map(|(i, active)| {
             let state = if active { MandateState::Active } else { MandateState::Revoked };
             let (id, parent) = (format!("m{i}"), format!("m{}", i / 2));
             let chain: Vec<&str> = if i == 0 { vec![&id] } else { vec![&parent, &id] };
-            Step::Other(if active { Change::InsertMandate(mandate(&id, &chain, state)) } else { Change::PutMandate(mandate(&id, &chain, state)) })
+            other(if active { Change::InsertMandate(mandate(&id, &chain, state)) } else { Change::PutMandate(mandate(&id, &chain, state)) })
         }),
-        1 => (small.clone(), small.clone()).prop_map(|(i, by)| Step::Other(Change::InsertSeal(seal(&format!("s{i}{by}"), &format!("{i}"), &account(by), 1)))),
+        1 => (small.clone(), small.clone()).prop_map(|(i, by)| other(Change::InsertSeal(seal(&format!("s{i}{by}"), &format!("{i}"), &account(by), 1)))),
         1 => (small.clone(), any::<bool>()).prop_map(|(i, done)| {
             let mut look = look(&format!("c{i}"), "sol@otra.example", 5);
             look.done = done;
-            Step::Other(Change::PutLook(look))
+            other(Change::PutLook(look))
         }),
-        1 => small.prop_map(|i| Step::Other(Change::PutJob(job(NAMES[i], "a.example", 5)))),
+        1 => small.prop_map(|i| other(Change::PutJob(job(NAMES[i], "a.example", 5)))),
     ]
 }
 
@@ -293,7 +293,11 @@ fn state() -> impl Strategy<Value = ContractState> {
 #[derive(Clone, Debug)]
 enum Step {
     Entry { moves: Vec<(usize, usize, i64)>, gap: u8 },
-    Other(Change),
+    Other(Box<Change>),
+}
+
+fn other(change: Change) -> Step {
+    Step::Other(Box::new(change))
 }
 
 /// The changes of one decision, with the entries numbered after what the model holds.
@@ -302,7 +306,7 @@ fn decision(model: &MemoryView, steps: &[Step]) -> Vec<Change> {
     steps
         .iter()
         .map(|step| match step {
-            Step::Other(change) => change.clone(),
+            Step::Other(change) => (**change).clone(),
             Step::Entry { moves, gap } => {
                 n += if *gap == 0 { 2 } else { 1 };
                 let named: Vec<(String, i64)> = moves

@@ -232,7 +232,11 @@ impl Writer {
         if self.poison.borrow().is_some() {
             return Err(StoreError::Poisoned);
         }
-        self.log_pages(sql::CHECKPOINT_TRUNCATE).map(drop)
+        match self.log_pages(sql::CHECKPOINT_TRUNCATE) {
+            // What is in the log is safe there; the next start finds it.
+            Ok(_) | Err(StoreError::Full | StoreError::Busy) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Pages in the log, and how many of them the file has.

@@ -293,4 +293,17 @@ mod tests {
             r#"{"a":{"signature":3},"z":1}"#
         );
     }
+
+    #[test]
+    fn decimals_are_read_to_the_nearest_double() {
+        // One third of such texts come out one unit off where a reader takes the short way.
+        let mut state: u64 = 7;
+        for _ in 0..2_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let text = format!("{}.{}e{}", state >> 44, state % 1_000_000_007, (state >> 20) % 40);
+            let nearest: f64 = text.parse().expect("a number");
+            assert_eq!(serde_json::from_str::<f64>(&text).map(f64::to_bits).ok(), Some(nearest.to_bits()), "{text}");
+            assert_eq!(serde_json::from_str::<Value>(&text).ok().and_then(|v| v.as_f64()), Some(nearest), "{text}");
+        }
+    }
 }

@@ -665,3 +665,64 @@ fn a_deal_goes_from_quote_to_receipt() {
         "a shown receipt is handled"
     );
 }
+
+/// What a result says, without what differs from look to look.
+fn claims(results: &Value) -> Vec<Value> {
+    let one =
+        |result: &Value| json!([result["prueba"], result["name"], result["pasa"], result["indeciso"], result["razon"]]);
+    results.as_array().expect("results").iter().map(one).collect()
+}
+
+/// V62, V86, and the promise of `check`: the same tests in the same world get the same answer from the arbiter of a house
+/// and from a dry run, test by test, outcome and reason.
+#[test]
+fn the_demonstration_pays_refunds_and_agrees_with_a_dry_run() {
+    let folder = folder();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_verifica"));
+    command.args(["demo", "--keep", "--json"]).env_clear().env("TMPDIR", folder.path()).current_dir(folder.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the demo");
+    let mut line = String::new();
+    let mut lines = std::io::BufReader::new(child.stdout.take().expect("stdout"));
+    std::io::BufRead::read_line(&mut lines, &mut line).expect("a document");
+    let doc: Value = serde_json::from_str(&line).expect("json");
+    assert_eq!(doc["sum"], json!(0), "{doc}");
+    assert_eq!(
+        doc["balances"],
+        json!({"casa@mar.example": -980, "compras@mar.example": 800, "taller@mar.example": 180})
+    );
+    let at = doc["folder"].as_str().expect("folder");
+    let (buyer, config) = (format!("{at}/compras.json"), format!("{at}/verifica.toml"));
+    for (n, (op, code)) in [("release", 0), ("refund", 1)].into_iter().enumerate() {
+        let settled = &doc["settled"][n];
+        assert_eq!(settled["op"], op);
+        let id = settled["contract"].as_str().expect("contract");
+        let contract = verifica(folder.path(), &["libro", "contract", id, "--as", &buyer, "--json"]);
+        assert_eq!(contract.code, 0, "{}", contract.out);
+        write(&folder, "contract.json", &contract.out);
+        let dry = verifica(folder.path(), &["check", "contract.json", "--config", &config, "--once", "--json"]);
+        assert_eq!(dry.code, code, "{}", dry.out);
+        assert_eq!(claims(&dry.json()["resultados"]), claims(&settled["verdict"]["resultados"]));
+        assert_eq!(dry.json()["razon"], settled["verdict"]["razon"]);
+        assert_eq!(dry.json()["policy"], settled["verdict"]["policy"]);
+        assert_eq!(dry.json()["would_settle"]["op"], op);
+
+        write(&folder, "receipt.json", &settled["receipt"].to_string());
+        let house = doc["house"].as_str().expect("house");
+        for file in ["contract.json", "receipt.json"] {
+            let valid = verifica(folder.path(), &["verify", file, "--house", house]);
+            assert_eq!(valid.code, 0, "{file}: {}", valid.out);
+        }
+    }
+    let stopped = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    assert!(stopped.success());
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+
+    let mut plain = program(folder.path(), &["demo", "--json"]);
+    plain.env("TMPDIR", folder.path());
+    assert_eq!(ran_by(plain).code, 0);
+    let left = fs::read_dir(folder.path())
+        .expect("folder")
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("verifica-demo-"));
+    assert_eq!(left.count(), 1, "only the kept one stays");
+}

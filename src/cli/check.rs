@@ -39,13 +39,13 @@ Examples:
   verifica check tests.json --offline seen.json
 
 Asks the servers that the tests name, and nobody else. With --config the addresses, roots and names of that
-house's [probe] section hold here too.")]
+house's [probe] section, and its pace, hold here too.")]
 pub struct Args {
     /// A test, a list of tests, terms, a quote or a contract: JSON, or TOML with [[test]]; - for stdin
     file: PathBuf,
-    /// How to look: the name of a policy, or a file with one
-    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
-    policy: String,
+    /// How to look: the name of a policy, or a file with one [default: the configuration's with --config, else default]
+    #[arg(long, value_name = "NAME|FILE")]
+    policy: Option<String>,
     /// A PEM file of roots to trust beside the compiled-in ones
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
@@ -88,8 +88,16 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
     if let Some(declared) = args.evidence_sha256 {
         spec.file.delivery.evidence_sha256 = Some(declared.hex());
     }
-    let policy = settings::probe_policy(&args.policy)?;
-    let (fetching, urls) = settings::fetching(config, out)?;
+    let house = config.map(|path| settings::load(Some(path), out)).transpose()?;
+    let policy = match (&args.policy, &house) {
+        (Some(name), _) => settings::probe_policy(name)?,
+        (None, Some(house)) => house.policy(),
+        (None, None) => settings::probe_policy("default")?,
+    };
+    let (fetching, urls) = match &house {
+        Some(house) => settings::fetching_of(house)?,
+        None => settings::public_fetching(),
+    };
     let urls = UrlPolicy {
         addresses: crate::probe::address::AddressRule { allow_private: args.allow_private, ..urls.addresses },
     };
@@ -124,20 +132,21 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
         policy: &policy.stated(),
     };
     let evidence = keep_evidence(args, &case, &outcome)?;
-    let joint = outcome.agreed.joint();
     let seen = outcome.looks.last().map(|looked| looked.seen.clone()).unwrap_or_default();
     let rows = show::rows(&spec, &outcome.agreed.results, &seen);
+    let joint = outcome.agreed.joint();
+    let report = Report { args, policy: &policy.stated(), spec: &spec, outcome: &outcome, joint, rows, evidence };
     if let Some(path) = &args.junit {
-        let text = show::junit(&rows, &spec, &joint.razon);
+        let text = show::junit(&report.rows, &spec, &report.joint.razon);
         std::fs::write(path, text)
             .map_err(|error| keyfile::cannot(&error, "the JUnit file cannot be written", path))?;
     }
     if out.json {
-        out.doc(&as_json(&spec, &policy.stated(), &outcome, evidence.as_ref()));
+        out.doc(&report.to_json());
     } else if out.quiet {
-        out.line(joint.verdict.word());
+        out.line(report.joint.verdict.word());
     } else {
-        as_text(args, &spec, &outcome, &joint, &rows, evidence.as_ref(), out);
+        report.print(out);
     }
     Ok(exit(&outcome.agreed.results))
 }
@@ -237,89 +246,91 @@ fn passes(verdict: Verdict) -> Option<bool> {
     }
 }
 
-fn as_json(spec: &Spec, policy: &Policy, outcome: &Outcome, evidence: Option<&Kept>) -> Value {
-    let results = &outcome.agreed.results;
-    let mut doc = check_json(results);
-    let (passed, failed, undecided) = counts(results);
-    doc["spec"] = json!({"path": spec.path, "sha256": spec.sha256});
-    doc["policy"] = json!({"name": policy.name, "sha256": policy.sha256});
-    doc["looks"] = outcome
-        .looks
-        .iter()
-        .map(|Looked { look, .. }| json!({"at": look.at, "verdict": look.joint().verdict.word()}))
-        .collect();
-    doc["counts"] = json!({"tests": results.len(), "passed": passed, "failed": failed, "undecided": undecided});
-    doc["duration_ms"] =
-        u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX).min(limits::SAFE_INTEGER_MAX).into();
-    doc["would_settle"] = spec::would_settle(spec.deal.as_ref(), passes(joint(results).verdict)).unwrap_or_default();
-    doc["evidence"] =
-        evidence.map(|kept| json!({"path": kept.path, "sha256": kept.sha256, "signed": false})).unwrap_or_default();
-    doc
+/// The answer, ready to be told.
+struct Report<'a> {
+    args: &'a Args,
+    policy: &'a Policy,
+    spec: &'a Spec,
+    outcome: &'a Outcome,
+    joint: Joint,
+    rows: Vec<show::Row<'a>>,
+    evidence: Option<Kept>,
 }
 
-fn as_text(
-    args: &Args,
-    spec: &Spec,
-    outcome: &Outcome,
-    joint: &Joint,
-    rows: &[show::Row<'_>],
-    evidence: Option<&Kept>,
-    out: &Out,
-) {
-    let tests = outcome.agreed.results.len();
-    let plural = if tests == 1 { "test" } else { "tests" };
-    out.say(format!(
-        "verifica {}   {} (sha256:{}, {tests} {plural})   policy {}\n",
-        env!("CARGO_PKG_VERSION"),
-        spec.path,
-        spec.sha256.hex().get(..8).unwrap_or_default(),
-        args.policy
-    ));
-    rows.iter().for_each(|row| show::line(row, args.allow_private, out));
-    for row in rows.iter().filter(|row| row.result.outcome != crate::probe::result::Outcome::Pass) {
-        out.line("");
-        out.line(show::block(row, spec, out));
+impl Report<'_> {
+    fn would_settle(&self) -> Option<Value> {
+        spec::would_settle(self.spec.deal.as_ref(), passes(self.joint.verdict))
     }
-    let (passed, failed, undecided) = counts(&outcome.agreed.results);
-    let (style, word) = match joint.verdict {
-        Verdict::Pass => (Style::Good, "PASS"),
-        Verdict::Fail => (Style::Bad, "FAIL"),
-        Verdict::Undecided => (Style::Doubt, "UNDECIDED"),
-    };
-    out.line("");
-    out.line(format!(
-        "verdict {}   {tests} {plural}: {passed} passed, {failed} failed, {undecided} undecided   {:.2}s",
-        out.paint(style, word),
-        outcome.took.as_secs_f64()
-    ));
-    if spec.deal.is_some() {
-        let moved = match spec::would_settle(spec.deal.as_ref(), passes(joint.verdict)) {
-            None => "nothing".to_owned(),
-            Some(op) => {
-                let to = op["to"].as_str().unwrap_or("the other party").to_owned();
-                let fee = if op["op"] == json!("release") { "less the fee of the house" } else { "no fee" };
+
+    fn to_json(&self) -> Value {
+        let results = &self.outcome.agreed.results;
+        let mut doc = check_json(results);
+        let (passed, failed, undecided) = counts(results);
+        let look = |looked: &Looked| json!({"at": looked.look.at, "verdict": looked.look.joint().verdict.word()});
+        doc["spec"] = json!({"path": self.spec.path, "sha256": self.spec.sha256});
+        doc["policy"] = json!({"name": self.policy.name, "sha256": self.policy.sha256});
+        doc["looks"] = self.outcome.looks.iter().map(look).collect();
+        doc["counts"] = json!({"tests": results.len(), "passed": passed, "failed": failed, "undecided": undecided});
+        doc["duration_ms"] =
+            u64::try_from(self.outcome.took.as_millis()).unwrap_or(u64::MAX).min(limits::SAFE_INTEGER_MAX).into();
+        doc["would_settle"] = self.would_settle().unwrap_or_default();
+        let kept = |kept: &Kept| json!({"path": kept.path, "sha256": kept.sha256, "signed": false});
+        doc["evidence"] = self.evidence.as_ref().map(kept).unwrap_or_default();
+        doc
+    }
+
+    fn print(&self, out: &Out) {
+        let (spec, results) = (self.spec, &self.outcome.agreed.results);
+        let plural = if results.len() == 1 { "test" } else { "tests" };
+        let tests = format!("{} {plural}", results.len());
+        out.say(format!(
+            "verifica {}   {} (sha256:{}, {tests})   policy {}\n",
+            env!("CARGO_PKG_VERSION"),
+            spec.path,
+            spec.sha256.hex().get(..8).unwrap_or_default(),
+            self.policy.name
+        ));
+        self.rows.iter().for_each(|row| show::line(row, self.args.allow_private, out));
+        for row in self.rows.iter().filter(|row| row.result.outcome != crate::probe::result::Outcome::Pass) {
+            out.line("");
+            out.line(show::block(row, spec, out));
+        }
+        let (passed, failed, undecided) = counts(results);
+        let (style, word) = match self.joint.verdict {
+            Verdict::Pass => (Style::Good, "PASS"),
+            Verdict::Fail => (Style::Bad, "FAIL"),
+            Verdict::Undecided => (Style::Doubt, "UNDECIDED"),
+        };
+        out.line("");
+        out.line(format!(
+            "verdict {}   {tests}: {passed} passed, {failed} failed, {undecided} undecided   {:.2}s",
+            out.paint(style, word),
+            self.outcome.took.as_secs_f64()
+        ));
+        if spec.deal.is_some() {
+            out.line(format!("would settle  {}", self.told_settlement()));
+        }
+        if let Some(kept) = &self.evidence {
+            out.line(format!("evidence      {}  sha256:{}   unsigned", kept.path, kept.sha256));
+        }
+        let how = match (&self.args.offline, self.outcome.looks.len()) {
+            (Some(path), _) => format!("judged what {} holds; nobody was asked", path.display()),
+            (None, 1) => "every test was looked at once; the arbiter looks twice".to_owned(),
+            (None, n) => {
                 format!(
-                    "{} {} tok to {}, {fee}   (nothing was sent)",
-                    op["op"].as_str().unwrap_or_default(),
-                    op["amount"],
-                    super::output::brief(&to, 100)
+                    "every test was looked at {n} times, with new names and new connections, and the looks were joined"
                 )
             }
         };
-        out.line(format!("would settle  {moved}"));
+        out.say(format!("\nchecks made\n  - {how}"));
     }
-    if let Some(kept) = evidence {
-        out.line(format!("evidence      {}  sha256:{}   unsigned", kept.path, kept.sha256));
+
+    fn told_settlement(&self) -> String {
+        let Some(op) = self.would_settle() else { return "nothing".to_owned() };
+        let to = super::output::brief(op["to"].as_str().unwrap_or("the other party"), 100);
+        let fee = if op["op"] == json!("release") { "less the fee of the house" } else { "no fee" };
+        format!("{} {} tok to {to}, {fee}   (nothing was sent)", op["op"].as_str().unwrap_or_default(), op["amount"])
     }
-    let looks = outcome.looks.len();
-    let how = match (&args.offline, looks) {
-        (Some(path), _) => format!("judged what {} holds; nobody was asked", path.display()),
-        (None, 1) => "every test was looked at once; the arbiter looks twice".to_owned(),
-        (None, n) => {
-            format!("every test was looked at {n} times, with new names and new connections, and the looks were joined")
-        }
-    };
-    out.say(format!("\nchecks made\n  - {how}"));
 }
 
 fn evidence_hash(text: &str) -> Result<Sha256, String> {

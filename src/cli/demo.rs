@@ -83,7 +83,7 @@ async fn play(args: &Args, folder: &Folder, out: &Out) -> Result<Exit, Failure> 
         settled.push(settlement(&buyer, contract, op, out).await?);
     }
     let balances = balances(&house, &token).await?;
-    out.say("");
+    blank(out);
     for (account, balance) in &balances {
         say(out, "balance", format!("{account:<28} {balance:>7} tok"));
     }
@@ -101,11 +101,13 @@ async fn play(args: &Args, folder: &Folder, out: &Out) -> Result<Exit, Failure> 
             .why(format!("expected {expected:?}")));
     }
     if out.json {
+        let at = args.keep.then(|| folder.path.display().to_string());
         out.doc(&json!({
-            "schema": "verifica.demo/1", "house": config.public_url, "domain": DOMAIN, "settled": settled, "balances": balances,
+            "schema": "verifica.demo/1", "house": config.public_url, "folder": at, "domain": DOMAIN, "settled": settled, "balances": balances,
             "sum": sum, "duration_ms": u64::try_from(took.as_millis()).unwrap_or(limits::SAFE_INTEGER_MAX),
         }));
     } else {
+        blank(out);
         out.line(format!(
             "{}   one escrow released, one refunded, every balance accounted for   {:.1}s",
             out.paint(Style::Good, "done"),
@@ -302,11 +304,11 @@ async fn settlement(buyer: &AgentClient, contract: &str, op: &str, out: &Out) ->
         return Err(Failure::new(Exit::Bug, "the signature of the verdict does not hold"));
     }
     let passed = verdict.get("pasa") == Some(&Value::Bool(true));
-    let word = if passed { out.paint_err(Style::Good, "PASS") } else { out.paint_err(Style::Bad, "FAIL") };
-    out.say("");
+    let word = if passed { out.paint(Style::Good, "PASS") } else { out.paint(Style::Bad, "FAIL") };
+    blank(out);
     say(out, "verdict", format!("{word} for contract {}, signed by verifica@{DOMAIN} with {key}", short(contract)));
     for result in verdict.get("resultados").and_then(Value::as_array).into_iter().flatten() {
-        let text = |name: &str| brief(result.get(name).and_then(Value::as_str).unwrap_or("-"), 110);
+        let text = |name: &str| brief(result.get(name).and_then(Value::as_str).unwrap_or("-"), 240);
         let word = if result.get("pasa") == Some(&Value::Bool(true)) { "pass" } else { "fail" };
         say(out, "", format!("{word:<5} {:<12} {:<10} {}", text("prueba"), text("name"), text("razon")));
     }
@@ -335,9 +337,19 @@ fn casa() -> String {
     format!("casa@{DOMAIN}")
 }
 
+/// A step of the story. The story is the answer, unless a document was asked for.
 fn say(out: &Out, step: &str, text: String) {
-    let step = out.paint_err(Style::Strong, format!("{step:>9}"));
-    out.say(format!("{step}  {text}"));
+    if out.json {
+        out.say(format!("{step:>9}  {text}"));
+    } else if !out.quiet {
+        out.line(format!("{}  {text}", out.paint(Style::Strong, format!("{step:>9}"))));
+    }
+}
+
+fn blank(out: &Out) {
+    if !out.json && !out.quiet {
+        out.line("");
+    }
 }
 
 fn short(id: &str) -> String {

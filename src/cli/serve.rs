@@ -8,12 +8,14 @@ use super::output::{Failure, Out};
 use super::settings;
 use crate::client::resolver::HostOverride;
 use crate::config::Config;
-use crate::daemon::{self, Ended, Listen, ServeError, ServeOptions, TlsFiles};
+use crate::daemon::{self, ArbiterOptions, Ended, Listen, ServeError, ServeOptions, TlsFiles};
+use crate::observe::Fetcher;
 use crate::refusal::Exit;
 use crate::store::StoreError;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -88,6 +90,13 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
     let known = config.hosts.iter();
     options.hosts =
         known.map(|(domain, host)| (domain.clone(), HostOverride { url: host.url.clone(), sig: host.sig })).collect();
+    if config.arbiter.enabled {
+        let (fetching, _) = settings::fetching_of(config)?;
+        let slots = fetching.slots;
+        let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
+        let tick = Duration::from_millis(config.arbiter.tick_ms.unsigned_abs());
+        options.arbiter = Some(ArbiterOptions { fetcher, slots, tick });
+    }
     Ok(options)
 }
 

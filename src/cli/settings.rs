@@ -85,9 +85,9 @@ pub fn capabilities() -> Capabilities {
     Capabilities { unenforced: Some("this build has no sandbox".to_owned()), ..Capabilities::network() }
 }
 
-/// How probes reach servers: the public internet, or what the named configuration says.
-pub fn fetching(given: Option<&Path>, out: &Out) -> Result<(FetcherConfig, UrlPolicy), Failure> {
-    let plain = FetcherConfig {
+/// Probes reach the public internet, and nothing else.
+pub fn public_fetching() -> (FetcherConfig, UrlPolicy) {
+    let fetching = FetcherConfig {
         allow: AddressRule::default(),
         extra_ca_pem: Vec::new(),
         resolve: Vec::new(),
@@ -96,12 +96,10 @@ pub fn fetching(given: Option<&Path>, out: &Out) -> Result<(FetcherConfig, UrlPo
         slots: limits::PROBE_SLOTS_DEFAULT,
         deadlines: Deadlines::default(),
     };
-    match given {
-        None => Ok((plain, UrlPolicy::default())),
-        Some(_) => fetching_of(&load(given, out)?),
-    }
+    (fetching, UrlPolicy::default())
 }
 
+/// Probes reach what a house's configuration says.
 pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failure> {
     let read = |path: &PathBuf| {
         std::fs::read(path).map_err(|error| keyfile::cannot(&error, "a file of probe.extra_ca cannot be read", path))

@@ -55,6 +55,28 @@ async fn a_claimed_job_is_one_workers_until_its_claim_lapses() {
 }
 
 #[tokio::test]
+async fn what_a_dead_process_had_claimed_is_due_when_the_store_opens_again() {
+    let place = Place::new();
+    let queued = Change::PutJob(job("j1", "a.example", 0));
+    place.put(vec![queued, Change::PutLook(look("c1", "sol@otra.example", 0))]).await.expect("due");
+    let claims = async |store: &Store| {
+        let jobs = store.claim_jobs(at(1), 10, |_| usize::MAX).await.expect("claims");
+        let looks = store.claim_looks(at(1), 100_000, 10, 10).await.expect("claims");
+        (jobs.len(), looks.len())
+    };
+    assert_eq!(claims(&place.store).await, (1, 1));
+    assert_eq!(claims(&place.store).await, (0, 0), "they are somebody's");
+    let path = place.path();
+    let Place { store, .. } = &place;
+    let folder = tempfile::tempdir().expect("folder");
+    let copy = folder.path().join("copy.db");
+    Connection::open(&path).expect("opens").execute("VACUUM INTO ?1", [copy.to_str()]).expect("copied");
+    assert_eq!(claims(store).await, (0, 0));
+    let reopened = Store::open(&copy, 1).expect("opens");
+    assert_eq!(claims(&reopened).await, (1, 1), "nobody works on a store that has just been opened");
+}
+
+#[tokio::test]
 async fn a_look_is_leased_comes_back_and_ends() {
     let place = Place::new();
     place.put(vec![Change::PutLook(look("c1", "sol@otra.example", 10))]).await.expect("due");

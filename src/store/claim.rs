@@ -9,7 +9,7 @@ use super::{Denied, Store, StoreError, sql};
 use crate::limits;
 use crate::record::{Job, LookRow};
 use crate::time::Timestamp;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::Mutex;
 
@@ -118,6 +118,15 @@ impl Store {
             }
         }
     }
+}
+
+/// Gives back what the last process had claimed. Whoever holds the lock on the store knows that nobody works any more;
+/// what was claimed was due, so it is due now.
+pub fn release_all(conn: &Connection) -> Result<(), StoreError> {
+    for statement in [sql::RELEASE_JOBS, sql::RELEASE_LOOKS] {
+        conn.execute(statement, [])?;
+    }
+    Ok(())
 }
 
 /// Picks up to `n` due ids, one a group and round; and the group after which the next turn begins.

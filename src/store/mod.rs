@@ -91,6 +91,7 @@ impl Store {
         let lock = lock(path)?;
         create(path)?;
         let conn = schema::open_writer(path)?;
+        claim::release_all(&conn)?;
         let settings = schema::settings(&conn)?;
         let pool = Pool::open(path, readers)?;
         let (to_writer, messages) = mpsc::channel(limits::STORE_QUEUE_MAX);

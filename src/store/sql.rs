@@ -115,6 +115,8 @@ statements! {
     JOBS_DUE_OF = "SELECT domain, job FROM job INDEXED BY job_domain
         WHERE wake IS NOT NULL AND domain = ?1 AND wake <= ?2 ORDER BY wake LIMIT ?3";
     CLAIM_JOB = "UPDATE job SET claimed_until = ?3, wake = max(wake, ?3) WHERE job = ?1 AND wake <= ?2 RETURNING doc";
+    RELEASE_JOBS = "UPDATE job INDEXED BY job_wake SET claimed_until = NULL, wake = 0
+        WHERE wake IS NOT NULL AND claimed_until IS NOT NULL";
 
     // looks
     LOOK = "SELECT doc, lease_until FROM look WHERE contract = ?1";
@@ -130,6 +132,8 @@ statements! {
     LOOKS_LEASED = "SELECT count(*) FROM look WHERE lease_until IS NOT NULL AND seller = ?1 AND lease_until > ?2";
     CLAIM_LOOK = "UPDATE look SET lease_until = ?3, wake = max(wake, ?3) WHERE contract = ?1 AND wake <= ?2
         RETURNING doc, lease_until";
+    RELEASE_LOOKS = "UPDATE look INDEXED BY look_wake SET lease_until = NULL, wake = 0
+        WHERE wake IS NOT NULL AND lease_until IS NOT NULL";
     OBSERVATION = "SELECT sha256, at, contract, bytes FROM observation WHERE sha256 = ?1";
     OBSERVATIONS_OF = "SELECT sha256 FROM observation WHERE contract = ?1 ORDER BY at DESC LIMIT ?2";
     PUT_OBSERVATION = "INSERT INTO observation (sha256, at, contract, bytes) VALUES (?1, ?2, ?3, ?4)

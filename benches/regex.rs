@@ -47,7 +47,8 @@ fn worst(criterion: &mut Criterion) {
     let letters = prose(&["a", "b", "c", "a", "b"]);
     let optional: String = ('a'..='z').cycle().take(127).map(|letter| format!("{letter}?")).collect::<String>() + "!";
     let counted: String = (0..36).map(|_| "[ab]{0,9}").take(28).collect::<String>() + "!";
-    let looks = "(?=.a)".repeat(42) + "!";
+    let looks: String = (0..25).map(|count| format!("(?=.{{{count}}}[ab])")).collect::<String>() + "!";
+    let asserted = r"(?:\Ba)?".repeat(28) + "!";
     let distinct: String = (0..24).map(|count| format!("(?!.{{{count}}}!)")).collect::<String>() + "!";
     let cases = [
         ("two counts", r"[^x]{200}\w{100}!", "i"),
@@ -57,7 +58,8 @@ fn worst(criterion: &mut Criterion) {
         ("counted", counted.as_str(), ""),
         ("lookarounds", looks.as_str(), ""),
         ("different lookarounds", distinct.as_str(), ""),
-        ("assertions", r"(?:\ba|\Bb){1}(?:\b\B|[abc]){1}!", ""),
+        ("assertions", r"(?:\ba|\Bb)(?:\b\B|[abc])(?:^|\Bb|$)!", ""),
+        ("asserted optional", asserted.as_str(), ""),
         ("asserted counts", r"a(?:\B[ab]){1800}!", ""),
         ("deep lookarounds", "(?=.*(?=.*(?=.*(?=.*(?=.*(?=.*!))))))", ""),
     ];

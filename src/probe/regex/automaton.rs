@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Automaton {
     pub backward: bool,
     /// Words of one state.
@@ -51,8 +51,15 @@ impl Default for Room {
     }
 }
 
-pub(super) fn build(tree: &Tree, root: NodeId, backward: bool, room: &mut Room) -> Result<Automaton, TooLarge> {
-    let mut builder = Builder { tree, room, passes: vec![Pass::Ends], edges: Vec::new() };
+/// `looks` says, for each lookaround of the tree that may occur below `root`, which one stands for it.
+pub(super) fn build(
+    tree: &Tree,
+    root: NodeId,
+    backward: bool,
+    looks: &[usize],
+    room: &mut Room,
+) -> Result<Automaton, TooLarge> {
+    let mut builder = Builder { tree, looks, room, passes: vec![Pass::Ends], edges: Vec::new() };
     let mut built: BTreeMap<NodeId, Piece> = BTreeMap::new();
     for id in below(tree, root) {
         let piece = match tree.nodes.get(id) {
@@ -76,7 +83,7 @@ pub(super) fn build(tree: &Tree, root: NodeId, backward: bool, room: &mut Room) 
             }
             Some(&Node::Repeat { of, min, max }) => builder.repeat(&straight(tree, of), min, max)?,
             Some(&Node::Set(set)) => builder.node(Pass::Set(set))?,
-            Some(&Node::Assert(assertion)) => builder.node(Pass::Assert(assertion))?,
+            Some(&Node::Assert(assertion)) => builder.assertion(assertion)?,
             None => Piece::empty(),
         };
         built.insert(id, piece);
@@ -106,6 +113,7 @@ impl Piece {
 
 struct Builder<'a> {
     tree: &'a Tree,
+    looks: &'a [usize],
     room: &'a mut Room,
     passes: Vec<Pass>,
     edges: Vec<(usize, usize)>,
@@ -117,6 +125,14 @@ impl Builder<'_> {
         self.passes.push(pass);
         let node = self.passes.len() - 1;
         Ok(Piece { first: vec![node], last: vec![node], empty: false })
+    }
+
+    fn assertion(&mut self, assertion: Assertion) -> Result<Piece, TooLarge> {
+        let same = match assertion {
+            Assertion::Look(index) => Assertion::Look(self.looks.get(index).copied().unwrap_or(index)),
+            simple => simple,
+        };
+        self.node(Pass::Assert(same))
     }
 
     fn link(&mut self, from: &[usize], to: &[usize]) -> Result<(), TooLarge> {
@@ -159,7 +175,7 @@ impl Builder<'_> {
             for &id in row {
                 let next = match self.tree.nodes.get(id) {
                     Some(&Node::Set(set)) => self.node(Pass::Set(set))?,
-                    Some(&Node::Assert(assertion)) => self.node(Pass::Assert(assertion))?,
+                    Some(&Node::Assert(assertion)) => self.assertion(assertion)?,
                     _ => Piece::empty(),
                 };
                 last_copy = self.then(last_copy, next)?;
@@ -287,7 +303,7 @@ mod tests {
     fn size(pattern: &str) -> Result<usize, TooLarge> {
         let units: Vec<u16> = pattern.encode_utf16().collect();
         let tree = parse(&units, Flags::default()).unwrap();
-        build(&tree, tree.root, false, &mut Room::default()).map(|automaton| automaton.accept - 1)
+        build(&tree, tree.root, false, &[], &mut Room::default()).map(|automaton| automaton.accept - 1)
     }
 
     #[test]
@@ -308,17 +324,17 @@ mod tests {
         let units: Vec<u16> = "a?b?c?".encode_utf16().collect();
         let tree = parse(&units, Flags::default()).unwrap();
         // start to 3, three to each other, three to the acceptance, and the empty way through
-        assert!(build(&tree, tree.root, false, room).is_ok());
+        assert!(build(&tree, tree.root, false, &[], room).is_ok());
         assert_eq!(room.edges, 0);
         let room = &mut Room { edges: 9, ..Room::default() };
-        assert_eq!(build(&tree, tree.root, false, room).map(|_| ()), Err(TooLarge));
+        assert_eq!(build(&tree, tree.root, false, &[], room).map(|_| ()), Err(TooLarge));
     }
 
     #[test]
     fn equal_jumps_share_one_entry() {
         let units: Vec<u16> = "a{0,200}b".encode_utf16().collect();
         let tree = parse(&units, Flags::default()).unwrap();
-        let automaton = build(&tree, tree.root, false, &mut Room::default()).unwrap();
+        let automaton = build(&tree, tree.root, false, &[], &mut Room::default()).unwrap();
         assert_eq!(automaton.jumps.len(), 1);
     }
 }

@@ -21,6 +21,7 @@ mod class;
 mod escape;
 mod run;
 mod set;
+mod symbols;
 mod syntax;
 mod tables;
 mod text;
@@ -28,8 +29,9 @@ mod unicode;
 
 use crate::limits::{REGEX_LOOKAROUNDS_MAX, REGEX_PATTERN_UNITS_MAX, REGEX_STEPS_MAX, REGEX_TABLE_MAX, REGEX_WINDOW};
 use automaton::{Automaton, Room};
-use run::{Held, Meter, Reading, Spent};
+use run::{Meter, Spent};
 use std::fmt;
+use symbols::{Held, Reading};
 use syntax::{Assertion, Flags, Node, Tree};
 use text::{Alphabet, Text};
 
@@ -135,24 +137,13 @@ impl Pattern {
 
     /// Does the pattern surely match, and may it? Both are the same unless something is in doubt.
     fn bracket(&self, text: &Text, open_end: bool, table_max: usize, meter: &mut Meter) -> Result<(bool, bool), Spent> {
-        let reading = |maybe: bool| Reading {
-            alphabet: &self.alphabet,
-            text,
-            multiline: self.multiline,
-            maybe,
-            open_end,
-            table_max,
-        };
-        let doubts = open_end || text.doubt.is_some();
+        let reading = Reading { alphabet: &self.alphabet, text, multiline: self.multiline, open_end, table_max };
         let mut held: Vec<Held> = Vec::with_capacity(self.looks.len());
         for look in &self.looks {
-            let sure = run::places(&look.body, &reading(false), &held, meter)?;
-            let maybe = if doubts { Some(run::places(&look.body, &reading(true), &held, meter)?) } else { None };
+            let (sure, maybe) = run::places(&look.body, &reading, &held, meter)?;
             held.push(Held { negative: look.negative, sure, maybe });
         }
-        let sure = run::exists(&self.main, &reading(false), &held, meter)?;
-        let maybe = sure || (doubts && run::exists(&self.main, &reading(true), &held, meter)?);
-        Ok((sure, maybe))
+        run::exists(&self.main, &reading, &held, meter)
     }
 }
 
@@ -174,7 +165,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct LookAround {
     negative: bool,
     body: Automaton,
@@ -199,12 +190,18 @@ fn parse_flags(text: &str) -> Result<Flags, Fault> {
 
 fn compile(tree: &Tree) -> Result<Pattern, automaton::TooLarge> {
     let mut room = Room::default();
-    let main = automaton::build(tree, tree.root, false, &mut room)?;
-    let mut looks = Vec::with_capacity(tree.looks.len());
+    // Lookarounds that are written several times are judged once.
+    let (mut looks, mut stands): (Vec<LookAround>, Vec<usize>) = (Vec::new(), Vec::new());
     for look in &tree.looks {
-        let body = automaton::build(tree, look.body, look.ahead, &mut room)?;
-        looks.push(LookAround { negative: look.negative, body });
+        let body = automaton::build(tree, look.body, look.ahead, &stands, &mut room)?;
+        let written = LookAround { negative: look.negative, body };
+        let known = looks.iter().position(|known| *known == written);
+        stands.push(known.unwrap_or(looks.len()));
+        if known.is_none() {
+            looks.push(written);
+        }
     }
+    let main = automaton::build(tree, tree.root, false, &stands, &mut room)?;
     let ahead = |node: &Node| match node {
         Node::Assert(Assertion::End | Assertion::Word | Assertion::NotWord) => true,
         Node::Assert(Assertion::Look(index)) => tree.looks.get(*index).is_some_and(|look| look.ahead),

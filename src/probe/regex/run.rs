@@ -1,14 +1,13 @@
 //! Runs an automaton over a text: one pass, every state at once.
 //!
-//! The set of active nodes is the state; a step is a few word operations for each word of it. Sets that recur are kept in a
-//! table, so an ordinary pattern costs one look-up for each character; when the table does not pay, the pass goes on
-//! without it. Promises that the work is counted and that the count depends on nothing but pattern and text.
-//! Deliberately absent: where the match lies.
+//! The set of active nodes is the state; a step is a few word operations for each word of it. States that recur are kept in
+//! a table, so an ordinary pattern costs one look-up for each character; when the table does not pay, the pass goes on
+//! without it. The sure and the possible reading run side by side and cost one step for as long as they are the same.
+//! Promises that the work is counted and that the count depends on nothing but pattern and text. Deliberately absent:
+//! where the match lies.
 
 use super::automaton::Automaton;
-use super::syntax::Assertion;
-use super::text::{Alphabet, Kind, Letter, Text};
-use crate::limits::REGEX_SYMBOLS_MAX;
+use super::symbols::{Bits, Held, Numbered, Reading, Symbol, Symbols};
 use std::collections::BTreeMap;
 
 /// The counted budget ran out.
@@ -20,223 +19,200 @@ pub(super) struct Spent;
 pub(super) struct Meter(pub u64);
 
 impl Meter {
-    fn charge(&mut self, cost: usize) -> Result<(), Spent> {
+    pub fn charge(&mut self, cost: usize) -> Result<(), Spent> {
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         self.0 = self.0.checked_sub(cost).ok_or(Spent)?;
         Ok(())
     }
 }
 
-/// One bit for each boundary of a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bits(Vec<u64>);
-
-impl Bits {
-    pub fn new(boundaries: usize) -> Bits {
-        Bits(vec![0; boundaries / 64 + 1])
-    }
-
-    fn set(&mut self, at: usize) {
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word |= 1 << (at % 64);
-        }
-    }
-
-    fn get(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
-    }
-}
-
-/// Where a lookaround holds. `sure` and `maybe` differ only where the end of the window or a character is in doubt.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub negative: bool,
-    pub sure: Bits,
-    pub maybe: Option<Bits>,
-}
-
-impl Held {
-    fn at(&self, boundary: usize, maybe: bool) -> bool {
-        // What a negative lookaround surely is, its body may not even possibly be.
-        let bits = match &self.maybe {
-            Some(possible) if maybe != self.negative => possible,
-            _ => &self.sure,
-        };
-        bits.get(boundary) != self.negative
-    }
-}
-
-/// The reading under which a text is judged.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading<'a> {
-    pub alphabet: &'a Alphabet,
-    pub text: &'a Text,
-    pub multiline: bool,
-    /// Doubts count as matches.
-    pub maybe: bool,
-    /// The text may go on beyond its end.
-    pub open_end: bool,
-    /// Steps kept for reuse; `REGEX_TABLE_MAX`, or fewer to test what happens then.
-    pub table_max: usize,
-}
-
-/// Does the automaton accept anywhere?
+/// Does the automaton surely accept somewhere, and may it?
 pub(super) fn exists(
     automaton: &Automaton,
     reading: &Reading<'_>,
     held: &[Held],
     meter: &mut Meter,
-) -> Result<bool, Spent> {
-    let mut found = false;
-    Runner::new(automaton, reading, held).run(meter, |_| {
-        found = true;
-        true
+) -> Result<(bool, bool), Spent> {
+    let (mut sure, mut maybe) = (false, false);
+    Runner::new(automaton, reading, held).run(meter, |_, surely| {
+        sure |= surely;
+        maybe = true;
+        surely
     })?;
-    Ok(found)
+    Ok((sure, maybe))
 }
 
-/// The boundaries at which the automaton accepts.
+/// The boundaries at which the automaton surely accepts, and those at which it may if they are not the same.
 pub(super) fn places(
     automaton: &Automaton,
     reading: &Reading<'_>,
     held: &[Held],
     meter: &mut Meter,
-) -> Result<Bits, Spent> {
-    let mut bits = Bits::new(reading.boundaries());
-    Runner::new(automaton, reading, held).run(meter, |at| {
-        bits.set(at);
+) -> Result<(Bits, Option<Bits>), Spent> {
+    let mut sure = Bits::new(reading.boundaries());
+    let mut maybe = Bits::new(if reading.doubts() { reading.boundaries() } else { 0 });
+    let mut same = true;
+    Runner::new(automaton, reading, held).run(meter, |at, surely| {
+        if surely {
+            sure.set(at);
+        }
+        same &= surely;
+        maybe.set(at);
         false
     })?;
-    Ok(bits)
-}
-
-impl Reading<'_> {
-    fn boundaries(&self) -> usize {
-        self.text.letters.len().saturating_sub(1)
-    }
-
-    fn letter(&self, index: usize) -> Letter {
-        self.text.letters.get(index).copied().unwrap_or_default()
-    }
+    Ok((sure, (!same).then_some(maybe)))
 }
 
 struct Runner<'a> {
     automaton: &'a Automaton,
     reading: &'a Reading<'a>,
-    /// The lookarounds inside this automaton, and all before them.
-    held: &'a [Held],
-    /// For each letter, the nodes that pass it.
-    masks: Vec<u64>,
-    /// For each pair of neighbours, by their `Neighbour` numbers, which of the simple assertions hold between them.
-    simple: [u64; 16],
-    neighbours: Vec<Neighbour>,
-    scratch: Scratch,
-}
-
-/// What a boundary may have on either side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Neighbour {
-    Plain,
-    Word,
-    LineEnd,
-    Edge,
-}
-
-struct Scratch {
+    symbols: Symbols<'a>,
+    /// For each letter, the nodes that pass it: surely, and possibly if that may be more.
+    masks: [Vec<u64>; 2],
     next: Vec<u64>,
     fresh: Vec<u64>,
     done: Vec<u64>,
 }
 
-/// What a step depends on besides the state: which assertions hold (one bit for each in use) and the letter to pass.
-type Symbol = (u64, Letter);
+/// The state of each reading.
+#[derive(Clone)]
+struct States {
+    sure: Vec<u64>,
+    maybe: Vec<u64>,
+}
 
-/// Recurring states. A row holds, for each symbol, the next state and whether this step accepts.
+/// Recurring states. A row holds, for each symbol, the place of the next state's row and whether this step accepts.
 struct Table {
     max: usize,
     stride: usize,
     rows: Vec<u32>,
     states: Vec<Vec<u64>>,
-    ids: BTreeMap<Vec<u64>, u32>,
-    /// Boundaries passed since the table was last emptied.
+    places: BTreeMap<Vec<u64>, u32>,
+    /// Boundaries passed when the table was last emptied.
     since: usize,
 }
 
 impl<'a> Runner<'a> {
     fn new(automaton: &'a Automaton, reading: &'a Reading<'a>, held: &'a [Held]) -> Runner<'a> {
-        let alphabet = reading.alphabet;
-        let words = automaton.words;
-        let letters = usize::from(alphabet.edge()) + 1;
-        let mut by_set: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for &(node, set) in &automaton.sets {
-            by_set.entry(set).or_default().push(node);
+        let blank = || vec![0; automaton.words];
+        let possible = if reading.text.doubt.is_some() { masks(automaton, reading, true) } else { Vec::new() };
+        Runner {
+            automaton,
+            reading,
+            symbols: Symbols::new(automaton, reading, held),
+            masks: [masks(automaton, reading, false), possible],
+            next: blank(),
+            fresh: blank(),
+            done: blank(),
         }
-        let mut masks = vec![0u64; letters * words];
-        for letter in 0..alphabet.edge() {
-            for set in alphabet.members(letter, reading.maybe) {
-                for &node in by_set.get(set).map_or(&[][..], Vec::as_slice) {
-                    if let Some(word) = masks.get_mut(usize::from(letter) * words + node / 64) {
-                        *word |= 1 << (node % 64);
-                    }
-                }
-            }
-        }
-        let mut neighbours: Vec<Neighbour> = (0..alphabet.edge()).map(|letter| alphabet.kind(letter).into()).collect();
-        neighbours.push(Neighbour::Edge);
-        let blank = || vec![0; words];
-        let scratch = Scratch { next: blank(), fresh: blank(), done: blank() };
-        Runner { automaton, reading, held, masks, simple: simple(automaton, reading), neighbours, scratch }
     }
 
-    fn run(mut self, meter: &mut Meter, mut accept: impl FnMut(usize) -> bool) -> Result<(), Spent> {
+    /// Tells `accept` each boundary at which some reading accepts, and whether surely; until it answers true.
+    fn run(mut self, meter: &mut Meter, mut accept: impl FnMut(usize, bool) -> bool) -> Result<(), Spent> {
         let boundaries = self.reading.boundaries();
-        meter.charge(boundaries * (1 + self.automaton.assertions.len()))?;
-        let mut state = self.first_state();
+        meter.charge(boundaries.saturating_mul(PASS_COST + self.automaton.assertions.len()))?;
+        let mut states = self.first_states();
         let mut passed = 0;
-        if let Some((symbols, distinct)) = self.symbols() {
-            let mut table = Table::new(self.reading.table_max, distinct.len());
-            let mut current = table.add(&state);
-            while passed < boundaries {
-                let symbol = symbols.get(passed).copied().unwrap_or_default();
-                let mut step = table.look(current, symbol);
-                if step == UNKNOWN {
-                    let Some(&(holds, letter)) = distinct.get(usize::try_from(symbol).unwrap_or_default()) else {
-                        break;
-                    };
-                    state.clone_from(table.state(current));
-                    let mut after = state.clone();
-                    let accepts = self.step(&state, holds, letter, &mut after, meter)?;
-                    if table.full() {
-                        if passed.saturating_sub(table.since) < table.states.len() * PAYS {
-                            break;
-                        }
-                        table = Table::new(self.reading.table_max, distinct.len());
-                        table.since = passed;
-                        current = table.add(&state);
-                    }
-                    meter.charge(NEW_STATE_COST)?;
-                    step = table.add(&after) | if accepts { ACCEPTS } else { 0 };
-                    table.learn(current, symbol, step);
-                }
-                if step & ACCEPTS != 0 && accept(self.boundary(passed)) {
-                    return Ok(());
-                }
-                current = step & !ACCEPTS;
-                passed += 1;
+        if let Some(numbered) = self.symbols.numbered(meter)? {
+            match self.with_table(&numbered, &mut states, meter, &mut accept)? {
+                Some(reached) => passed = reached,
+                None => return Ok(()),
             }
-            state.clone_from(table.state(current));
         }
-        let mut after = state.clone();
+        let doubts = self.reading.doubts();
+        let mut same = states.sure == states.maybe;
+        let mut after = states.clone();
         while passed < boundaries {
             let at = self.boundary(passed);
-            let (holds, letter) = self.symbol(at);
-            if self.step(&state, holds, letter, &mut after, meter)? && accept(at) {
+            let symbol = self.symbols.at(at, false);
+            let other = if doubts { self.symbols.at(at, true) } else { symbol };
+            let surely = self.step(&states.sure, symbol, &mut after.sure, meter)?;
+            let mut possibly = surely;
+            if same && symbol == other {
+                if doubts {
+                    after.maybe.clone_from(&after.sure);
+                }
+            } else {
+                possibly = self.step(&states.maybe, other, &mut after.maybe, meter)?;
+                same = after.sure == after.maybe;
+            }
+            if possibly && accept(at, surely) {
                 return Ok(());
             }
-            std::mem::swap(&mut state, &mut after);
+            std::mem::swap(&mut states, &mut after);
             passed += 1;
         }
         Ok(())
+    }
+
+    /// Runs as long as the table pays: says how many boundaries were passed, or nothing when the run is over.
+    fn with_table(
+        &mut self,
+        Numbered { numbers, distinct, others }: &Numbered<'_>,
+        states: &mut States,
+        meter: &mut Meter,
+        accept: &mut impl FnMut(usize, bool) -> bool,
+    ) -> Result<Option<usize>, Spent> {
+        let boundaries = self.reading.boundaries();
+        let backward = self.automaton.backward;
+        let mut others: Vec<(usize, u16)> = others.clone();
+        if !backward {
+            others.reverse();
+        }
+        let mut table = Table::new(self.reading.table_max, distinct.len(), 0);
+        let (mut sure, mut maybe) = (table.add(&states.sure), table.add(&states.maybe));
+        let mut passed = 0;
+        while passed < boundaries {
+            let at = self.boundary(passed);
+            let number = numbers.get(at).copied().unwrap_or_default();
+            let other = others.last().filter(|other| other.0 == at).map_or(number, |other| other.1);
+            let same = sure == maybe && number == other;
+            let mut step = table.look(sure, number);
+            let mut possible = if same { step } else { table.look(maybe, other) };
+            if step == UNKNOWN || possible == UNKNOWN {
+                if table.full() {
+                    states.sure.clone_from(table.state(sure));
+                    states.maybe.clone_from(table.state(maybe));
+                    if passed.saturating_sub(table.since) < table.states.len() * PAYS {
+                        return Ok(Some(passed));
+                    }
+                    table = Table::new(self.reading.table_max, distinct.len(), passed);
+                    (sure, maybe) = (table.add(&states.sure), table.add(&states.maybe));
+                }
+                step = self.learned(&mut table, sure, number, distinct, meter)?;
+                possible = if same { step } else { self.learned(&mut table, maybe, other, distinct, meter)? };
+            }
+            if possible & ACCEPTS != 0 && accept(at, step & ACCEPTS != 0) {
+                return Ok(None);
+            }
+            if number != other {
+                others.pop();
+            }
+            (sure, maybe) = (step & !ACCEPTS, possible & !ACCEPTS);
+            passed += 1;
+        }
+        Ok(None)
+    }
+
+    fn learned(
+        &mut self,
+        table: &mut Table,
+        row: u32,
+        number: u16,
+        distinct: &[Symbol],
+        meter: &mut Meter,
+    ) -> Result<u32, Spent> {
+        let known = table.look(row, number);
+        if known != UNKNOWN {
+            return Ok(known);
+        }
+        meter.charge(NEW_STATE_COST)?;
+        let symbol = distinct.get(usize::from(number)).copied().unwrap_or_default();
+        let mut after = vec![0; self.automaton.words];
+        let accepts = self.step(table.state(row), symbol, &mut after, meter)?;
+        let step = table.add(&after) | if accepts { ACCEPTS } else { 0 };
+        table.learn(row, number, step);
+        Ok(step)
     }
 
     /// The boundary that is reached after so many steps.
@@ -244,82 +220,26 @@ impl<'a> Runner<'a> {
         if self.automaton.backward { self.reading.boundaries() - 1 - passed } else { passed }
     }
 
-    fn first_state(&self) -> Vec<u64> {
-        let open = self.automaton.backward && self.reading.open_end && self.reading.maybe;
-        // Whatever lies beyond an open end, the rest of the body may have matched there.
-        let mut state = if open { self.automaton.consuming.clone() } else { vec![0; self.automaton.words] };
-        if let Some(word) = state.first_mut() {
+    fn first_states(&self) -> States {
+        let mut sure = vec![0; self.automaton.words];
+        if let Some(word) = sure.first_mut() {
             *word |= 1;
         }
-        state
-    }
-
-    /// What holds at a boundary, and the letter to pass from it.
-    fn symbol(&self, at: usize) -> Symbol {
-        let (before, after) = (self.reading.letter(at), self.reading.letter(at + 1));
-        let near = |letter: Letter| self.neighbours.get(usize::from(letter)).map_or(0, |&near| near as usize);
-        let mut holds = self.simple.get(near(before) * 4 + near(after)).copied().unwrap_or_default();
-        for (bit, (assertion, _)) in self.automaton.assertions.iter().enumerate() {
-            if let Assertion::Look(index) = assertion {
-                let held = self.held.get(*index).is_some_and(|held| held.at(at, self.reading.maybe));
-                holds |= u64::from(held) << bit;
+        let mut maybe = sure.clone();
+        if self.automaton.backward && self.reading.open_end {
+            // Whatever lies beyond an open end, the rest of the body may have matched there.
+            for (word, consuming) in maybe.iter_mut().zip(&self.automaton.consuming) {
+                *word |= consuming;
             }
         }
-        (holds, if self.automaton.backward { before } else { after })
+        States { sure, maybe }
     }
 
-    /// The symbol of every step, numbered, unless there are too many different ones.
-    fn symbols(&self) -> Option<(Vec<u32>, Vec<Symbol>)> {
-        let boundaries = self.reading.boundaries();
-        let mut numbers = Vec::with_capacity(boundaries);
-        if self.automaton.assertions.is_empty() {
-            let letters = self.reading.text.letters.iter().map(|&letter| u32::from(letter));
-            if self.automaton.backward {
-                numbers.extend(letters.take(boundaries).rev());
-            } else {
-                numbers.extend(letters.skip(1));
-            }
-            return Some((numbers, (0..=self.reading.alphabet.edge()).map(|letter| (0, letter)).collect()));
-        }
-        let mut distinct: Vec<Symbol> = Vec::new();
-        let mut known: BTreeMap<Symbol, u32> = BTreeMap::new();
-        let mut recent: Vec<(Symbol, u32)> = vec![((0, 0), UNKNOWN); RECENT];
-        for passed in 0..boundaries {
-            let symbol = self.symbol(self.boundary(passed));
-            let slot = recent_slot(symbol);
-            let number = match recent.get(slot) {
-                Some(&(same, number)) if same == symbol && number != UNKNOWN => number,
-                _ => match known.get(&symbol) {
-                    Some(&number) => number,
-                    None if distinct.len() >= REGEX_SYMBOLS_MAX => return None,
-                    None => {
-                        let number = u32::try_from(distinct.len()).unwrap_or_default();
-                        distinct.push(symbol);
-                        known.insert(symbol, number);
-                        number
-                    }
-                },
-            };
-            if let Some(entry) = recent.get_mut(slot) {
-                *entry = (symbol, number);
-            }
-            numbers.push(number);
-        }
-        Some((numbers, distinct))
-    }
-
-    /// From the nodes in `from`, over the assertions that hold, past `letter`, into `to`. Says whether it accepts before
+    /// From the nodes in `from`, over the assertions that hold, past the letter, into `to`. Says whether it accepts before
     /// the letter.
-    fn step(
-        &mut self,
-        from: &[u64],
-        holds: u64,
-        letter: Letter,
-        to: &mut [u64],
-        meter: &mut Meter,
-    ) -> Result<bool, Spent> {
+    fn step(&mut self, from: &[u64], symbol: Symbol, to: &mut [u64], meter: &mut Meter) -> Result<bool, Spent> {
         let words = self.automaton.words;
-        let Scratch { next, fresh, done } = &mut self.scratch;
+        let Runner { next, fresh, done, .. } = self;
         next.fill(0);
         let mut cost = 3 * words + follow(self.automaton, from, next);
         if !self.automaton.assertions.is_empty() {
@@ -328,7 +248,7 @@ impl<'a> Runner<'a> {
                 fresh.fill(0);
                 let mut any = 0;
                 for (bit, (_, nodes)) in self.automaton.assertions.iter().enumerate() {
-                    if holds >> bit & 1 == 0 {
+                    if symbol.holds >> bit & 1 == 0 {
                         continue;
                     }
                     cost += words;
@@ -350,8 +270,10 @@ impl<'a> Runner<'a> {
         meter.charge(cost)?;
         let accept = self.automaton.accept;
         let accepts = next.get(accept / 64).is_some_and(|word| word >> (accept % 64) & 1 == 1);
-        let start = usize::from(letter) * words;
-        let mask = self.masks.get(start..start + words).unwrap_or_default();
+        let start = usize::from(symbol.letter) * words;
+        let masks = self.masks.get(usize::from(symbol.maybe));
+        let mask = masks.and_then(|masks| masks.get(start..start + words)).unwrap_or_default();
+        to.fill(0);
         for ((to, next), mask) in to.iter_mut().zip(&*next).zip(mask) {
             *to = next & mask;
         }
@@ -362,51 +284,60 @@ impl<'a> Runner<'a> {
     }
 }
 
-impl From<Kind> for Neighbour {
-    fn from(kind: Kind) -> Neighbour {
-        match kind {
-            Kind { word: true, .. } => Neighbour::Word,
-            Kind { line_end: true, .. } => Neighbour::LineEnd,
-            _ => Neighbour::Plain,
+impl Table {
+    fn new(max: usize, stride: usize, since: usize) -> Table {
+        Table { max, stride, rows: Vec::new(), states: Vec::new(), places: BTreeMap::new(), since }
+    }
+
+    fn full(&self) -> bool {
+        self.rows.len() + 2 * self.stride > self.max || self.states.len() >= STATES_MAX
+    }
+
+    /// The place of the state's row, which is made if it is new.
+    fn add(&mut self, state: &[u64]) -> u32 {
+        if let Some(&row) = self.places.get(state) {
+            return row;
+        }
+        let row = u32::try_from(self.rows.len()).unwrap_or_default();
+        self.rows.resize(self.rows.len() + self.stride, UNKNOWN);
+        self.states.push(state.to_vec());
+        self.places.insert(state.to_vec(), row);
+        row
+    }
+
+    fn state(&self, row: u32) -> &Vec<u64> {
+        static NONE: Vec<u64> = Vec::new();
+        self.states.get(row as usize / self.stride.max(1)).unwrap_or(&NONE)
+    }
+
+    fn look(&self, row: u32, number: u16) -> u32 {
+        self.rows.get(row as usize + usize::from(number)).copied().unwrap_or(UNKNOWN)
+    }
+
+    fn learn(&mut self, row: u32, number: u16, step: u32) {
+        if let Some(entry) = self.rows.get_mut(row as usize + usize::from(number)) {
+            *entry = step;
         }
     }
 }
 
-impl Table {
-    fn new(max: usize, stride: usize) -> Table {
-        Table { max, stride, rows: Vec::new(), states: Vec::new(), ids: BTreeMap::new(), since: 0 }
+fn masks(automaton: &Automaton, reading: &Reading<'_>, maybe: bool) -> Vec<u64> {
+    let (alphabet, words) = (reading.alphabet, automaton.words);
+    let mut by_set: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &(node, set) in &automaton.sets {
+        by_set.entry(set).or_default().push(node);
     }
-
-    fn full(&self) -> bool {
-        self.rows.len() + self.stride > self.max
-    }
-
-    fn add(&mut self, state: &[u64]) -> u32 {
-        if let Some(&id) = self.ids.get(state) {
-            return id;
-        }
-        let id = u32::try_from(self.states.len()).unwrap_or_default();
-        self.rows.resize(self.rows.len() + self.stride, UNKNOWN);
-        self.states.push(state.to_vec());
-        self.ids.insert(state.to_vec(), id);
-        id
-    }
-
-    fn state(&self, id: u32) -> &Vec<u64> {
-        static NONE: Vec<u64> = Vec::new();
-        self.states.get(id as usize).unwrap_or(&NONE)
-    }
-
-    #[inline]
-    fn look(&self, id: u32, symbol: u32) -> u32 {
-        self.rows.get(id as usize * self.stride + symbol as usize).copied().unwrap_or(UNKNOWN)
-    }
-
-    fn learn(&mut self, id: u32, symbol: u32, step: u32) {
-        if let Some(entry) = self.rows.get_mut(id as usize * self.stride + symbol as usize) {
-            *entry = step;
+    let mut masks = vec![0u64; (usize::from(alphabet.edge()) + 1) * words];
+    for (mask, letter) in masks.chunks_mut(words).zip(0..alphabet.edge()) {
+        for set in alphabet.members(letter, maybe) {
+            for &node in by_set.get(set).map_or(&[][..], Vec::as_slice) {
+                if let Some(word) = mask.get_mut(node / 64) {
+                    *word |= 1 << (node % 64);
+                }
+            }
         }
     }
+    masks
 }
 
 /// Adds to `to` what the nodes in `from` lead to; says what that cost.
@@ -419,9 +350,9 @@ fn follow(automaton: &Automaton, from: &[u64], to: &mut [u64]) -> usize {
     }
     let mut cost = from.len();
     for jump in &automaton.jumps {
-        cost += jump.from.len();
+        cost += JUMP_COST * jump.from.len();
         if jump.from.iter().any(|&(index, mask)| from.get(index).is_some_and(|word| word & mask != 0)) {
-            cost += jump.to.len();
+            cost += JUMP_COST * jump.to.len();
             for &(index, mask) in &jump.to {
                 if let Some(word) = to.get_mut(index) {
                     *word |= mask;
@@ -432,43 +363,16 @@ fn follow(automaton: &Automaton, from: &[u64], to: &mut [u64]) -> usize {
     cost
 }
 
-fn simple(automaton: &Automaton, reading: &Reading<'_>) -> [u64; 16] {
-    const ALL: [Neighbour; 4] = [Neighbour::Plain, Neighbour::Word, Neighbour::LineEnd, Neighbour::Edge];
-    let mut table = [0; 16];
-    let pairs = ALL.iter().flat_map(|&before| ALL.iter().map(move |&after| (before, after)));
-    for (entry, (before, after)) in table.iter_mut().zip(pairs) {
-        for (bit, (assertion, _)) in automaton.assertions.iter().enumerate() {
-            *entry |= u64::from(holds(*assertion, before, after, reading)) << bit;
-        }
-    }
-    table
-}
-
-fn holds(assertion: Assertion, before: Neighbour, after: Neighbour, reading: &Reading<'_>) -> bool {
-    let line_end = |near: Neighbour| near == Neighbour::Edge || (reading.multiline && near == Neighbour::LineEnd);
-    let word = |near: Neighbour| near == Neighbour::Word;
-    match assertion {
-        Assertion::Start => line_end(before),
-        Assertion::End | Assertion::Word | Assertion::NotWord if reading.open_end && after == Neighbour::Edge => {
-            reading.maybe
-        }
-        Assertion::End => line_end(after),
-        Assertion::Word => word(before) != word(after),
-        Assertion::NotWord => word(before) == word(after),
-        Assertion::Look(_) => false,
-    }
-}
-
-fn recent_slot((holds, letter): Symbol) -> usize {
-    let mixed = (holds ^ u64::from(letter) << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    usize::try_from(mixed >> 52).unwrap_or_default() % RECENT
-}
-
 /// A step that has not been worked out.
 const UNKNOWN: u32 = u32::MAX;
 const ACCEPTS: u32 = 1 << 31;
 /// A full table is worth starting again when each of its states was used for so many characters.
 const PAYS: usize = 16;
+/// So many states are kept: making them must not cost more than stepping without them.
+const STATES_MAX: usize = 4_096;
 /// What a new state costs besides the step.
-const NEW_STATE_COST: usize = 64;
-const RECENT: usize = 4_096;
+const NEW_STATE_COST: usize = 512;
+/// What a boundary costs besides the step.
+const PASS_COST: usize = 8;
+/// A word of a jump costs as much as some words in a row.
+const JUMP_COST: usize = 3;

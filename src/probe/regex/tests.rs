@@ -1,3 +1,6 @@
+//! The engine as a whole: what is refused, what is in doubt, and random patterns against a slow matcher and another engine.
+//! The differential against Node is in `tests/regex_node.rs`.
+
 use super::*;
 use proptest::prelude::*;
 

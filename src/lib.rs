@@ -28,6 +28,7 @@
 //! - [`wire`]: the protocol's bytes: canonical JSON, signatures, sealing, addresses, envelopes, cards, credentials, quotes.
 //! - [`probe`]: the tests of a contract: parsing them, and judging a recorded observation.
 //! - [`verdict`]: outcomes joined, looks that must agree, evidence, the verdict document, replay.
+//! - [`attest`]: what a sandbox enforced, as a signed document: facts, claims that follow from them, in-toto and DSSE.
 //! - [`record`]: what the house remembers; the view that a rule looks at and the changes that it asks for.
 //! - [`arbiter`]: which contracts to look at, when to look again, what to post.
 //! - [`libro`]: the ledger's rules: entries, contracts, operations, statements.
@@ -46,7 +47,7 @@
 //! ## Which way the arrows run
 //!
 //! ```text
-//! limits, refusal, time, ids <- wire <- probe <- verdict <- record <- arbiter <- libro <- mail
+//! limits, refusal, time, ids <- wire <- probe <- verdict, attest <- record <- arbiter <- libro <- mail
 //!     <- store, observe <- client <- server <- daemon <- config <- cli
 //! ```
 //!
@@ -63,6 +64,7 @@
 #![deny(unsafe_code)]
 
 pub mod arbiter;
+pub mod attest;
 pub mod cli;
 pub mod client;
 pub mod config;

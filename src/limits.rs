@@ -189,6 +189,17 @@ pub const INPUT_PATH_BYTES_MAX: usize = 1_024;
 /// The reason of a joint verdict, which also is the note of the ledger operation.
 pub const VERDICT_REASON_CHARS_MAX: usize = 2_000;
 
+// ---- Attestations ------------------------------------------------------------------------------------------------
+/// The document in its canonical text.
+pub const ATTESTATION_BYTES_MAX: usize = 65_536;
+/// Entries of any list or map in it.
+pub const ATTESTATION_LIST_MAX: usize = 256;
+pub const ATTESTATION_TEXT_MAX: usize = 1_024;
+pub const ATTESTATION_WORD_MAX: usize = 64;
+/// The payload of an envelope: a document and its subjects.
+pub const STATEMENT_BYTES_MAX: usize = 131_072;
+pub const DSSE_SIGNATURES_MAX: usize = 16;
+
 // ---- Guarded fetch -----------------------------------------------------------------------------------------------
 pub const DNS_MS: u64 = 5_000;
 pub const CONNECT_MS: u64 = 5_000;

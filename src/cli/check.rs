@@ -12,6 +12,7 @@ use super::keyfile;
 use super::output::{Failure, Out, Style};
 use super::settings;
 use crate::client::agent::SystemClock;
+use crate::config::show_duration;
 use crate::limits;
 use crate::observe::look::{self, Looked};
 use crate::observe::{Fetcher, Override};
@@ -22,6 +23,7 @@ use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
 use crate::verdict::{Case, Joint, Look, LookRecord, Policy, ProbePolicy, Verdict, agree, check_json, joint};
 use crate::wire::digest::Sha256;
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use spec::Spec;
 use std::collections::BTreeMap;
@@ -117,8 +119,7 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
                 fetching.extra_ca_pem.push(pem);
             }
             let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
-            let count = if args.once { 1 } else { args.repeat.unwrap_or(2) };
-            block_on(looks(&fetcher, &suite, &spec, &policy, count, out))?
+            block_on(looks(&fetcher, &suite, &spec, &policy, args, out))?
         }
     };
     let agreed = looks.iter().map(|looked| looked.look.clone()).reduce(|first, second| agree(&first, &second));
@@ -168,32 +169,39 @@ async fn looks(
     suite: &Arc<Suite>,
     spec: &Spec,
     policy: &ProbePolicy,
-    count: u32,
+    args: &Args,
     out: &Out,
 ) -> Result<Vec<Looked>, Failure> {
-    let bar =
-        if out.shows_progress() { indicatif::ProgressBar::new_spinner() } else { indicatif::ProgressBar::hidden() };
+    let bar = if out.shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     bar.enable_steady_tick(Duration::from_millis(120));
     let requests = suite.fetches(policy.timeout_ms).len();
-    let mut made = Vec::new();
+    let count = if args.once { 1 } else { args.repeat.unwrap_or(2) };
+    let pause = show_duration(i64::try_from(policy.confirm_after_ms).unwrap_or(i64::MAX));
+    let mut made: Vec<Looked> = Vec::new();
     for n in 1..=count {
         if n > 1 {
-            bar.set_message(format!(
-                "look {} of {count} is done; waiting {} before the next",
-                n - 1,
-                crate::config::show_duration(i64::try_from(policy.confirm_after_ms).unwrap_or(i64::MAX))
-            ));
+            bar.set_message(format!("look {} of {count} is done; waiting {pause} before the next", n - 1));
             tokio::time::sleep(Duration::from_millis(policy.confirm_after_ms)).await;
         }
-        bar.set_message(format!("look {n} of {count}: {requests} requests for {} tests", suite.tests().len()));
-        made.push(look::look(fetcher, suite, &spec.file.delivery, policy.timeout_ms, &SystemClock).await);
-        // A suite that asks nobody has one answer, however often it is asked.
-        if requests == 0 {
+        bar.set_message(format!(
+            "look {n} of {count}: {} in {}",
+            many(suite.tests().len(), "test"),
+            many(requests, "request")
+        ));
+        let looked = look::look(fetcher, suite, &spec.file.delivery, policy.timeout_ms, &SystemClock).await;
+        let undecided = looked.look.joint().verdict == Verdict::Undecided;
+        made.push(looked);
+        // Nobody was asked: asking again changes nothing. And an undecided look is not confirmed by another.
+        if requests == 0 || (undecided && args.repeat.is_none()) {
             break;
         }
     }
     bar.finish_and_clear();
     Ok(made)
+}
+
+fn many(n: usize, what: &str) -> String {
+    if n == 1 { format!("{n} {what}") } else { format!("{n} {what}s") }
 }
 
 /// The looks of an evidence file, judged by the tests of this file.
@@ -281,8 +289,7 @@ impl Report<'_> {
 
     fn print(&self, out: &Out) {
         let (spec, results) = (self.spec, &self.outcome.agreed.results);
-        let plural = if results.len() == 1 { "test" } else { "tests" };
-        let tests = format!("{} {plural}", results.len());
+        let tests = many(results.len(), "test");
         out.say(format!(
             "verifica {}   {} (sha256:{}, {tests})   policy {}\n",
             env!("CARGO_PKG_VERSION"),
@@ -315,6 +322,9 @@ impl Report<'_> {
         }
         let how = match (&self.args.offline, self.outcome.looks.len()) {
             (Some(path), _) => format!("judged what {} holds; nobody was asked", path.display()),
+            (None, 1) if self.joint.verdict == Verdict::Undecided => {
+                "every test was looked at once; nothing would be decided by a second look now".to_owned()
+            }
             (None, 1) => "every test was looked at once; the arbiter looks twice".to_owned(),
             (None, n) => {
                 format!(

@@ -182,7 +182,7 @@ impl AgentClient {
     /// Registers the agent with the operator's own authority.
     pub async fn join_as_admin(&self, joining: &Joining, admin_token: &str) -> Result<Value, ClientError> {
         self.domain_card().await?;
-        let bearer = bearer(admin_token);
+        let bearer = bearer(&self.house, admin_token)?;
         let body = self.registration(joining);
         self.house
             .json(self.call(reqwest::Method::POST, "/agents", Some(&body), &|| Ok(Some(bearer.clone())), false))
@@ -620,7 +620,7 @@ pub async fn public_card(house: &HouseClient, address: &Address) -> Result<Value
 
 /// The books, with the operator's authority: `{balances, journal, last, next}` from this entry number on.
 pub async fn journal(house: &HouseClient, admin_token: &str, from: u64) -> Result<Value, ClientError> {
-    let bearer = bearer(admin_token);
+    let bearer = bearer(house, admin_token)?;
     let authorize = || Ok(Some(bearer.clone()));
     let query = [("from", from.to_string())];
     let mut call = public("/libro/diario", &query);
@@ -637,7 +637,7 @@ pub async fn topup(
     concept: Option<&str>,
 ) -> Result<Value, ClientError> {
     let body = json!({"account": account, "amount": amount, "concept": concept});
-    let bearer = bearer(admin_token);
+    let bearer = bearer(house, admin_token)?;
     let authorize = || Ok(Some(bearer.clone()));
     let call = Call {
         method: reqwest::Method::POST,
@@ -663,8 +663,13 @@ fn public<'a>(path: &'a str, query: &'a [(&'a str, String)]) -> Call<'a> {
     }
 }
 
-fn bearer(token: &str) -> String {
-    format!("Bearer {}", token.trim())
+/// Whoever reads the operator's token can issue tokens: it never crosses an open network in clear.
+fn bearer(house: &HouseClient, token: &str) -> Result<String, ClientError> {
+    if !house.keeps_secrets() {
+        let why = format!("the operator's token would travel in clear to {}; use its https URL", house.url());
+        return Err(ClientError::Setup(why));
+    }
+    Ok(format!("Bearer {}", token.trim()))
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {

@@ -137,3 +137,38 @@ fn tls_needs_both_files_and_hosts_need_a_url() {
     let config = read_text("domain = \"a.b\"\n[tls]\ncert = \"c.pem\"\nkey = \"/k.pem\"\n").expect("config");
     assert_eq!(config.tls, Some(Tls { cert: "/etc/house/c.pem".into(), key: "/k.pem".into() }));
 }
+
+/// Whatever is written, parsing ends with a configuration or with faults that have a place in the text.
+#[test]
+fn damaged_texts_are_faults_and_never_more() {
+    let domain = Domain::parse("mar.example").expect("domain");
+    let whole = template(&domain, "https://mar.example", &minimal().listen).replace("# ", "");
+    let mut ids = crate::ids::Ids::from_seed([3; 32]);
+    for _ in 0..1_500 {
+        let mut text: Vec<char> = whole.chars().collect();
+        for _ in 0..1 + ids.per_mille() % 4 {
+            let at = (ids.per_mille() as usize * 1_000 + ids.per_mille() as usize) % text.len();
+            match ids.per_mille() % 4 {
+                0 => drop(text.remove(at)),
+                1 => text.insert(at, ['"', '[', '=', '\n', 'é', '0', '\u{0}'][ids.per_mille() as usize % 7]),
+                2 => text.truncate(at.max(1)),
+                _ => {
+                    let other = (at + 1) % text.len();
+                    text.swap(at, other);
+                }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        if let Err(faults) = read_text(&text) {
+            assert!(faults.iter().any(|fault| fault.level == Level::Error));
+            for fault in faults {
+                let placed = match fault.at {
+                    At::Span(span) => span.start <= span.end && span.end <= text.len(),
+                    At::Whole => true,
+                    At::Env(_) => false,
+                };
+                assert!(placed, "{text}");
+            }
+        }
+    }
+}

@@ -53,6 +53,16 @@ impl HouseClient {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// Whether a secret may travel to this house: over TLS, or to an address of this machine or a private network.
+    pub fn keeps_secrets(&self) -> bool {
+        let private = match self.base.host() {
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unique_local(),
+            _ => false,
+        };
+        self.base.scheme() == "https" || private || self.is_loopback()
+    }
+
     /// Whether the house is on this machine, by its literal address.
     pub fn is_loopback(&self) -> bool {
         match self.base.host() {
@@ -159,3 +169,21 @@ fn chain(error: &reqwest::Error) -> String {
 
 const ATTEMPTS_MAX: u32 = 4;
 const FIRST_WAIT_MS: u64 = 150;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_travel_over_tls_or_stay_near() {
+        let keeps = |url: &str| HouseClient::new(url, &[]).map(|house| house.keeps_secrets()).unwrap_or_default();
+        for near in
+            ["https://mar.example", "http://127.0.0.1:4040", "http://10.0.0.7", "http://[::1]:1", "http://localhost:1"]
+        {
+            assert!(keeps(near), "{near}");
+        }
+        for far in ["http://mar.example", "http://203.0.113.7", "http://[2001:db8::1]", "ftp://127.0.0.1"] {
+            assert!(!keeps(far), "{far}");
+        }
+    }
+}

@@ -1,7 +1,5 @@
 //! Whole houses in one process, over real HTTP and a real store, and a site whose answers a test chooses.
 
-#![allow(dead_code)]
-
 use crate::hostile::pki::Identity as Certificate;
 use crate::hostile::server::{Server, Stage, Step, Tls};
 use crate::hostile::{self, Fetcher, FetcherConfig};

@@ -59,6 +59,7 @@ pub const CONNECTION_AGE_MS: u64 = 600_000;
 /// How long a connection told to end may go on writing.
 pub const CONNECTION_END_MS: u64 = 120_000;
 pub const DRAIN_MS: u64 = 20_000;
+/// Readers that wait at one mailbox; a newer one takes the place of the oldest.
 pub const WAITS_PER_AGENT_MAX: usize = 8;
 /// A waiting reader looks again after this time even if nobody called it.
 pub const WAIT_RECHECK_MS: u64 = 5_000;

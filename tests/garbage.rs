@@ -255,8 +255,19 @@ async fn what_is_not_http_and_absurd_heads_are_turned_away() {
         let seen = house.raw(text.as_bytes()).await;
         assert_eq!(read(&seen).0, expected, "{what}: {seen}");
     }
-    let fits: String = (0..limits::HTTP_HEADERS_MAX - 2).map(|n| format!("x-{n}: y\r\n")).collect();
     let close = "host: x\r\nconnection: close\r\n";
+    for (line, expected) in [
+        ("CONNECT mail.example:443 HTTP/1.1", 404),
+        ("OPTIONS * HTTP/1.1", 404),
+        ("GET http://other.example/live HTTP/1.1", 200),
+        ("GET /live HTTP/1.0", 200),
+        ("GET /live HTTP/9.9", 400),
+        ("GET live HTTP/1.1", 404),
+    ] {
+        let seen = house.raw(format!("{line}\r\n{close}\r\n").as_bytes()).await;
+        assert_eq!(read(&seen).0, expected, "{line}: {seen}");
+    }
+    let fits: String = (0..limits::HTTP_HEADERS_MAX - 2).map(|n| format!("x-{n}: y\r\n")).collect();
     let seen = house.raw(format!("GET /live HTTP/1.1\r\n{close}{fits}\r\n").as_bytes()).await;
     assert_eq!(read(&seen).0, 200, "as many headers as are allowed: {seen}");
     let room = "a".repeat(limits::HTTP_HEAD_MAX - 200);

@@ -6,6 +6,7 @@
 
 use crate::client::resolver::Resolver;
 use crate::ids::Ids;
+use crate::limits;
 use crate::record::{Change, Decided, Decision, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::store::{Denied, Reader, Store, StoreError};
@@ -13,10 +14,12 @@ use crate::time::{Clock, Timestamp};
 use crate::wire::address::Address;
 use crate::wire::auth::{OnBehalf, Request, Token};
 use crate::wire::card::AgentCard;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 pub struct Doors {
     pub house: Arc<House>,
@@ -35,7 +38,26 @@ pub struct Wakes {
     pub queue: Notify,
     /// The arbiter has new work.
     pub arbiter: Notify,
-    mailboxes: Mutex<HashMap<String, Arc<Notify>>>,
+    mailboxes: Mutex<HashMap<String, Readers>>,
+    waits: AtomicU64,
+}
+
+/// Who waits at one mailbox, oldest first.
+#[derive(Default)]
+struct Readers {
+    bell: Arc<Notify>,
+    places: VecDeque<(u64, CancellationToken)>,
+}
+
+/// A place in front of a mailbox, as long as it lives.
+pub struct Waiting<'a> {
+    /// Rings when something comes into the mailbox.
+    pub bell: Arc<Notify>,
+    /// A newer reader took this place.
+    pub displaced: CancellationToken,
+    wakes: &'a Wakes,
+    local: String,
+    number: u64,
 }
 
 /// An agent whose token was checked in everything but its nonce.
@@ -144,7 +166,11 @@ impl Doors {
         if !foreign && !self.house.is_mine(&token.address) {
             return Err(denied(format!("{} does not belong to this house", token.address)));
         }
-        let card = self.resolver.agent(&token.address, None).await.map_err(|refusal| denied(refusal.reason))?;
+        let card = self.resolver.agent(&token.address, None).await.map_err(|refusal| match refusal.rule {
+            // Not the caller's fault, and not to be taken for a wrong credential.
+            Rule::StoreUnavailable => refusal,
+            _ => denied(refusal.reason),
+        })?;
         let now = self.now();
         if card.ended(now) {
             return Err(denied(format!("{} was revoked or has expired", token.address)));
@@ -155,7 +181,7 @@ impl Doors {
 
     /// Whether the header is the operator's token. No token configured means nobody is the operator.
     pub fn is_house(&self, header: Option<&str>) -> bool {
-        let given = header.and_then(|header| header.trim().strip_prefix("Bearer")).map(str::trim);
+        let given = header.and_then(|header| header.trim().strip_prefix("Bearer ")).map(str::trim);
         match (&self.admin, given) {
             (Some(admin), Some(given)) => {
                 let given = crate::wire::Sha256::of(given);
@@ -209,25 +235,32 @@ impl Caller {
 }
 
 impl Wakes {
-    /// What a waiting reader of this mailbox sleeps on; dropped with its last reader.
-    pub fn mailbox(&self, local: &str) -> Arc<Notify> {
-        let mut mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
-        mailboxes.retain(|_, notify| Arc::strong_count(notify) > 1);
-        mailboxes.entry(local.to_owned()).or_default().clone()
+    /// A place for one more reader of this mailbox. Beyond the bound the oldest gives up its place: it is most likely
+    /// one whose connection has gone.
+    pub fn wait_at(&self, local: &str) -> Waiting<'_> {
+        let displaced = CancellationToken::new();
+        let number = self.waits.fetch_add(1, Ordering::Relaxed);
+        let mut mailboxes = lock(&self.mailboxes);
+        let readers = mailboxes.entry(local.to_owned()).or_default();
+        readers.places.push_back((number, displaced.clone()));
+        while readers.places.len() > limits::WAITS_PER_AGENT_MAX {
+            if let Some((_, oldest)) = readers.places.pop_front() {
+                oldest.cancel();
+            }
+        }
+        Waiting { bell: readers.bell.clone(), displaced, wakes: self, local: local.to_owned(), number }
     }
 
     /// How many readers wait at this mailbox.
     pub fn waiting(&self, local: &str) -> usize {
-        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
-        mailboxes.get(local).map_or(0, |notify| Arc::strong_count(notify) - 1)
+        lock(&self.mailboxes).get(local).map_or(0, |readers| readers.places.len())
     }
 
     /// Everybody who waits looks again.
     pub fn everybody(&self) {
         self.queue.notify_one();
         self.arbiter.notify_one();
-        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
-        mailboxes.values().for_each(|notify| notify.notify_waiters());
+        lock(&self.mailboxes).values().for_each(|readers| readers.bell.notify_waiters());
     }
 
     fn touch(&self, touched: Touched) {
@@ -240,13 +273,29 @@ impl Wakes {
         if touched.mailboxes.is_empty() {
             return;
         }
-        let mailboxes = self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mailboxes = lock(&self.mailboxes);
         for local in touched.mailboxes {
-            if let Some(notify) = mailboxes.get(&local) {
-                notify.notify_waiters();
+            if let Some(readers) = mailboxes.get(&local) {
+                readers.bell.notify_waiters();
             }
         }
     }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut mailboxes = lock(&self.wakes.mailboxes);
+        let Some(readers) = mailboxes.get_mut(&self.local) else { return };
+        readers.places.retain(|(number, _)| *number != self.number);
+        if readers.places.is_empty() {
+            mailboxes.remove(&self.local);
+        }
+    }
+}
+
+/// A panic while holding one of these locks leaves a table that is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whom a committed decision concerns.
@@ -307,14 +356,18 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_is_called_only_while_somebody_waits() {
+    fn beyond_the_bound_the_oldest_reader_gives_up_its_place() {
         let wakes = Wakes::default();
+        let mut all: Vec<Waiting<'_>> = (0..limits::WAITS_PER_AGENT_MAX).map(|_| wakes.wait_at("ana")).collect();
+        assert!(all.iter().all(|one| !one.displaced.is_cancelled()));
+        all.push(wakes.wait_at("ana"));
+        let displaced: Vec<bool> = all.iter().map(|one| one.displaced.is_cancelled()).collect();
+        assert_eq!(displaced.iter().filter(|gone| **gone).count(), 1);
+        assert!(displaced[0]);
+        assert_eq!(wakes.waiting("ana"), limits::WAITS_PER_AGENT_MAX);
+        drop(wakes.wait_at("eva"));
+        all.clear();
         assert_eq!(wakes.waiting("ana"), 0);
-        let first = wakes.mailbox("ana");
-        let second = wakes.mailbox("ana");
-        assert_eq!(wakes.waiting("ana"), 2);
-        drop((first, second));
-        drop(wakes.mailbox("eva"));
-        assert_eq!(wakes.waiting("ana"), 0);
+        assert!(lock(&wakes.mailboxes).is_empty());
     }
 }

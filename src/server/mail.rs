@@ -98,15 +98,11 @@ impl Doors {
         within: Duration,
         stopping: &tokio_util::sync::CancellationToken,
     ) -> Result<Option<MailRecord>, Refusal> {
-        if self.wakes.waiting(local) >= limits::WAITS_PER_AGENT_MAX {
-            let reason = format!("more than {} requests wait at this mailbox", limits::WAITS_PER_AGENT_MAX);
-            return Err(Refusal::new(Rule::RateLimited, reason).retry_after(1));
-        }
-        let bell = self.wakes.mailbox(local);
+        let place = self.wakes.wait_at(local);
         let deadline = tokio::time::Instant::now() + within;
         loop {
             // Listening starts before looking: what arrives in between rings.
-            let ring = bell.notified();
+            let ring = place.bell.notified();
             tokio::pin!(ring);
             ring.as_mut().enable();
             if let Some(found) = self.first_pending(local, filter).await? {
@@ -121,6 +117,7 @@ impl Doors {
                 () = ring => {}
                 () = tokio::time::sleep_until(again.min(deadline)) => {}
                 () = stopping.cancelled() => return Ok(None),
+                () = place.displaced.cancelled() => return Ok(None),
             }
         }
     }

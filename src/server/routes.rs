@@ -232,7 +232,7 @@ async fn admit(
         let caller = doors.authenticate(authorization, bound, foreign).await?;
         Ok::<Who, Refusal>(Who::Agent(Box::new(caller)))
     };
-    let bearer = authorization.is_some_and(|header| header.trim_start().starts_with("Bearer"));
+    let bearer = authorization.is_some_and(|header| header.trim_start().starts_with("Bearer "));
     let house = || match doors.is_house(authorization) {
         true => Ok(Who::House),
         false => Err(Refusal::new(Rule::Unauthenticated, "this route needs the operator's token")),

@@ -2,6 +2,9 @@
 
 #[path = "cli/checks.rs"]
 mod checks;
+#[path = "attest/facts.rs"]
+#[allow(dead_code)]
+mod facts;
 #[path = "cli/flows.rs"]
 mod flows;
 #[path = "cli/house.rs"]
@@ -282,4 +285,24 @@ fn the_operators_token_never_crosses_an_open_network() {
     let ran = verifica(folder.path(), &topup);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("in clear") && ran.err.contains("https"), "{}", ran.err);
+}
+
+#[test]
+fn attestations_verify_and_travel_as_dsse() {
+    let folder = folder();
+    let attestation = facts::whole();
+    let kid = facts::key().public().kid();
+    write(&folder, "seen.json", &json!({"attestations": [attestation.doc()]}).to_string());
+    let valid = verifica(folder.path(), &["verify", "seen.json", "--key", &kid]);
+    assert!(valid.code == 0 && valid.out.contains("VALID  attestation"), "{}{}", valid.out, valid.err);
+    let handed = verifica(folder.path(), &["verify", "seen.json", "--key", &kid, "--format", "dsse"]);
+    assert_eq!(handed.json()["payloadType"], "application/vnd.in-toto+json");
+    write(&folder, "dsse.json", &handed.out);
+    assert_eq!(verifica(folder.path(), &["verify", "dsse.json", "--key", &kid]).code, 0);
+    assert_eq!(verifica(folder.path(), &["verify", "dsse.json"]).code, 3, "a keyid establishes nobody");
+    let other = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    assert_eq!(verifica(folder.path(), &["verify", "dsse.json", "--key", other]).code, 1);
+    write(&folder, "forged.json", &attestation.doc().to_string().replace("\"code\":0", "\"code\":1"));
+    assert_eq!(verifica(folder.path(), &["verify", "forged.json", "--key", &kid]).code, 1);
+    assert_eq!(verifica(folder.path(), &["verify", "forged.json", "--format", "dsse"]).code, 1, "nothing is handed on");
 }

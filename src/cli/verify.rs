@@ -6,6 +6,8 @@
 use super::output::{Failure, Out, Style, brief, clean};
 use super::who::extra_roots;
 use super::{block_on, json_source};
+use crate::attest::statement::{self, Statement};
+use crate::attest::{Attestation, dsse};
 use crate::client::agent::{self as lib, HouseClient};
 use crate::config::house_url;
 use crate::limits;
@@ -34,6 +36,9 @@ pub struct Args {
     /// A JSON file with the domain card of the house, or with the card of the agent that must have signed
     #[arg(long, value_name = "FILE", conflicts_with = "house")]
     card: Option<PathBuf>,
+    /// Print a valid attestation as an in-toto statement in a DSSE envelope
+    #[arg(long, value_name = "FORM", value_parser = ["dsse"])]
+    format: Option<String>,
     /// Ask the house at this URL for its card (network)
     #[arg(long, value_name = "URL")]
     house: Option<String>,
@@ -51,6 +56,8 @@ enum Is {
     Entry,
     Seal,
     Attestation,
+    /// A DSSE envelope: its signature is not in the document but around it.
+    Dsse,
     DomainCard,
     AgentCard,
     Other,
@@ -95,6 +102,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     } else {
         Exit::Ok
     };
+    if args.format.is_some() {
+        return export(&documents, exit, out);
+    }
     if out.json {
         let word = if exit == Exit::Ok {
             "valid"
@@ -113,18 +123,34 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// Attestations as DSSE envelopes, which need no key: the signature is in the document.
+fn export(documents: &[Value], exit: Exit, out: &Out) -> Result<Exit, Failure> {
+    if exit == Exit::Fail {
+        return Err(Failure::new(Exit::Fail, "a document is not valid, so nothing is handed on"));
+    }
+    for doc in documents {
+        let attestation = Attestation::parse(doc.clone())
+            .map_err(|refusal| Failure::usage("only an attestation has a DSSE form").why(refusal.reason))?;
+        let envelope = attestation.envelope();
+        let envelope = envelope.ok_or_else(|| Failure::new(Exit::Bug, "the attestation has no statement"))?;
+        out.doc(&envelope.to_json());
+    }
+    Ok(exit)
+}
+
 /// The signed documents of a file: itself, the envelope of a mailbox record, or the verdicts in a contract's history.
 fn documents(value: Value) -> Vec<Value> {
-    if signature_field(&value).is_some() {
+    if signature_field(&value).is_some() || dsse::is_envelope(&value) {
         return vec![value];
     }
+    let attestations = value.get("attestations").and_then(Value::as_array).into_iter().flatten();
     let inner = ["envelope", "veredicto", "receipt", "record", "card", "contract", "seal"]
         .iter()
         .filter_map(|name| value.get(*name));
     let history = value.get("history").and_then(Value::as_array).into_iter().flatten();
     let history = history.filter_map(|item| item.get("veredicto"));
     let listed = value.as_array().into_iter().flatten();
-    inner.chain(history).chain(listed).flat_map(|inner| documents(inner.clone())).collect()
+    inner.chain(history).chain(attestations).chain(listed).flat_map(|inner| documents(inner.clone())).collect()
 }
 
 fn signature_field(doc: &Value) -> Option<&'static str> {
@@ -138,6 +164,7 @@ fn what(doc: &Value) -> Is {
         Some("cotizacion") => Is::Quote,
         Some("sello") => Is::Seal,
         Some("atestacion") => Is::Attestation,
+        _ if dsse::is_envelope(doc) => Is::Dsse,
         _ if has("certification") && has("address") => Is::AgentCard,
         _ if has("estafeta") && has("keys") => Is::DomainCard,
         _ if has("lines") && has("n") => Is::Entry,
@@ -227,22 +254,14 @@ async fn from_house(house: &HouseClient, doc: &Value) -> Result<Trust, Failure> 
 
 fn check(doc: &Value, trust: Option<&Trust>, now: Timestamp) -> Checked {
     let what = what(doc);
-    let field = signature_field(doc).unwrap_or("signature");
     let mut checked = Checked { what, signer: "nobody".into(), checks: Vec::new(), fault: None, established: false };
-    let Some(signature) = Signature::of(doc, field) else {
-        checked.fault = Some(format!("{field} is not {{alg: \"Ed25519\", kid, value}}"));
-        return checked;
+    let key = match signer(doc, what, trust, &mut checked) {
+        Ok(key) => key,
+        Err(fault) => {
+            checked.fault = Some(fault);
+            return checked;
+        }
     };
-    checked.signer = signature.kid.to_owned();
-    let Ok(key) = PublicKey::parse(signature.kid) else {
-        checked.fault = Some("the kid of the signature is not a usable key".into());
-        return checked;
-    };
-    if !key.verify_object(doc, field) {
-        checked.fault = Some("the signature does not hold over the canonical document".into());
-        return checked;
-    }
-    checked.checks.push(format!("the {field} holds over the canonical document, key {key}"));
     if let Err(fault) = inside(doc, what, &mut checked.checks) {
         checked.fault = Some(fault);
         return checked;
@@ -272,6 +291,29 @@ fn check(doc: &Value, trust: Option<&Trust>, now: Timestamp) -> Checked {
     checked.checks.push(format!("the signer is established by {}", trust.how));
     checked.established = true;
     checked
+}
+
+/// The key whose signature holds over the document.
+fn signer(doc: &Value, what: Is, trust: Option<&Trust>, checked: &mut Checked) -> Result<PublicKey, String> {
+    if what == Is::Dsse {
+        let envelope = dsse::Envelope::parse(doc).map_err(|r| r.reason)?;
+        let trusted = trust.and_then(|trust| trust.keys.iter().find(|key| envelope.verified_by(key)).copied());
+        let key = trusted.or_else(|| envelope.self_named_signer());
+        let key = key.ok_or("no signature of the envelope holds with a key that is known or named in it")?;
+        checked.signer = key.kid();
+        checked.checks.push(format!("the signature holds over the payload and its type, key {key}"));
+        return Ok(key);
+    }
+    let field = signature_field(doc).unwrap_or("signature");
+    let signature =
+        Signature::of(doc, field).ok_or_else(|| format!("{field} is not {{alg: \"Ed25519\", kid, value}}"))?;
+    checked.signer = signature.kid.to_owned();
+    let key = PublicKey::parse(signature.kid).map_err(|_| "the kid of the signature is not a usable key".to_owned())?;
+    if !key.verify_object(doc, field) {
+        return Err("the signature does not hold over the canonical document".into());
+    }
+    checked.checks.push(format!("the {field} holds over the canonical document, key {key}"));
+    Ok(key)
 }
 
 /// What a document of this kind must keep beside its signature.
@@ -311,7 +353,20 @@ fn inside(doc: &Value, what: Is, checks: &mut Vec<String>) -> Result<(), String>
             AgentCard::parse(doc.clone()).map_err(|r| r.reason)?;
             checks.push("the card is well formed".into());
         }
-        Is::Quote | Is::Seal | Is::Attestation | Is::Other => {}
+        Is::Attestation => {
+            let attestation = Attestation::parse(doc.clone()).map_err(|r| r.reason)?;
+            checks.push(format!("each claim follows from a fact in the document: {}", attestation.claims().join(", ")));
+            checks.push(format!("not claimed: {}", attestation.not_claimed().join(", ")));
+        }
+        Is::Dsse => match statement::read(&dsse::Envelope::parse(doc).map_err(|r| r.reason)?).map_err(|r| r.reason)? {
+            Statement::Attestation { .. } => {
+                checks.push("the statement is an attestation whose claims follow from its facts".into())
+            }
+            Statement::Other { predicate_type } => {
+                checks.push(format!("the statement is well formed, of the type {}", brief(&predicate_type, 200)))
+            }
+        },
+        Is::Quote | Is::Seal | Is::Other => {}
     }
     Ok(())
 }
@@ -358,6 +413,7 @@ impl Is {
             Is::Entry => "ledger entry",
             Is::Seal => "seal",
             Is::Attestation => "attestation",
+            Is::Dsse => "DSSE envelope",
             Is::DomainCard => "domain card",
             Is::AgentCard => "agent card",
             Is::Other => "document",

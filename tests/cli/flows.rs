@@ -258,3 +258,18 @@ fn the_demonstration_pays_refunds_and_agrees_with_a_dry_run() {
         .filter(|e| e.file_name().to_string_lossy().starts_with("verifica-demo-"));
     assert_eq!(left.count(), 1, "only the kept one stays");
 }
+
+#[test]
+fn another_house_under_the_same_name_is_noticed() {
+    let folder = folder();
+    let house = HouseProcess::start(folder.path(), "mar.example");
+    let file = agent(&folder, &house, "anabel");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let impostor = HouseProcess::start(elsewhere.path(), "mar.example");
+    let path = folder.path().join(&file);
+    let text = fs::read_to_string(&path).expect("identity").replace(&house.url, &impostor.url);
+    fs::write(&path, text).expect("written");
+    let ran = verifica(folder.path(), &["agent", "inbox", "--as", &file]);
+    assert_eq!(ran.code, 5, "{}", ran.err);
+    assert!(ran.err.contains("anchor of mar.example"), "{}", ran.err);
+}

@@ -1,15 +1,14 @@
 //! Claims that contradict each other, or that nothing in the document bears out.
 
 use super::document::{End, FIXED, backend};
-use super::protection::{PROTECTIONS, Protection, disagreements, proved};
+use super::protection::{Protection, disagreements, proved};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Says which two statements of the document do not go together. Its structure was checked before.
 pub(super) fn check(doc: &Value, end: &End) -> Result<(), String> {
     start_and_end(doc, end)?;
     measured(doc, end)?;
-    once(doc, "canaries", "id")?;
     once(doc, "capability_proof", "protection")?;
     once(doc, "not_claimed", "id")?;
     once(doc, "inputs", "path")?;
@@ -30,14 +29,14 @@ fn start_and_end(doc: &Value, end: &End) -> Result<(), String> {
         return Err(format!("started says {said}, and exit says otherwise"));
     }
     for name in RAN {
-        match (started, doc.get(*name)) {
+        match (started, doc.get(*name).filter(|value| !value.is_null())) {
             (true, None) => return Err(format!("the job started, and {name} is missing")),
             (false, Some(_)) => return Err(format!("the job did not start, and there is a {name}")),
             _ => {}
         }
     }
-    if started && doc.get("executable").is_none() {
-        return Err("the job started, and the hash of its executable is missing".to_owned());
+    if started && doc.get("executed").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        return Err("the job started, and the hash of what was executed is missing".to_owned());
     }
     Ok(())
 }
@@ -46,10 +45,11 @@ fn start_and_end(doc: &Value, end: &End) -> Result<(), String> {
 fn measured(doc: &Value, end: &End) -> Result<(), String> {
     let count = |at: &str| doc.pointer(at).and_then(Value::as_u64);
     let truncated = |of: &str| doc.pointer(&format!("/{of}/truncated")) == Some(&Value::Bool(true));
+    let grouped = doc.pointer("/cgroup/backend").is_some_and(|backend| backend != "none");
     if let End::Limit(limit) = end {
         let contradicted = match limit.as_str() {
-            "memory" => count("/cgroup/oom_kill") == Some(0),
-            "processes" => count("/cgroup/pids_max_hits") == Some(0),
+            "memory" => grouped && count("/cgroup/oom_kills") == Some(0),
+            "processes" => grouped && count("/cgroup/processes_refused") == Some(0),
             "output" => !truncated("stdout") && !truncated("stderr"),
             _ => false,
         };
@@ -80,16 +80,17 @@ fn claims(doc: &Value) -> Result<(), String> {
     let list = |name: &str| doc.get(name).and_then(Value::as_array).into_iter().flatten();
     let text = |item: &Value, name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let not_claimed: BTreeSet<String> = list("not_claimed").map(|item| text(item, "id")).collect();
-    let proofs: BTreeMap<&str, Value> = proved(doc).iter().map(|p| (p.protection.name, p.to_json())).collect();
-    let mut claimed: Vec<&'static Protection> = Vec::new();
+    let proofs = proved(doc);
+    let mut claimed: Vec<&'static str> = Vec::new();
     for claim in list("capability_proof") {
         let name = text(claim, "protection");
         let Some(protection) = Protection::named(&name) else {
             return Err(format!("{name} is claimed, and this version knows no proof of it"));
         };
-        let Some(proof) = proofs.get(protection.name) else {
-            return Err(format!("{name} is claimed, and no canary and no read-back in the document proves it"));
+        let Some(proof) = proofs.iter().find(|proof| proof.protection.name == protection.name) else {
+            return Err(format!("{name} is claimed, and the canaries and read-backs in the document do not prove it"));
         };
+        let proof = proof.to_json();
         for field in ["mechanism", "canaries", "read_back", "witness"] {
             if claim.get(field) != proof.get(field) {
                 return Err(format!("the {field} of the claim {name} is not what the document proves"));
@@ -98,16 +99,16 @@ fn claims(doc: &Value) -> Result<(), String> {
         if not_claimed.contains(&name) {
             return Err(format!("{name} is both claimed and not claimed"));
         }
-        claimed.push(protection);
+        claimed.push(protection.name);
     }
     let started = doc.get("started") == Some(&Value::Bool(true));
     if started && claimed.is_empty() {
         return Err("the job started, and no protection was in force".to_owned());
     }
-    // The order of the table is the order of the name.
-    let ordered: Vec<_> = PROTECTIONS.iter().filter(|p| claimed.iter().any(|c| c.name == p.name)).collect();
+    // Whatever the order of the claims, the name follows the order of the table.
+    let ordered = proofs.iter().filter(|proof| claimed.contains(&proof.protection.name));
     let named = doc.get("enforcement_backend").and_then(Value::as_str).unwrap_or_default();
-    let ran = backend(started, ordered.iter().map(|p| p.mechanism));
+    let ran = backend(started, ordered.map(|proof| proof.protection.mechanism));
     if named != ran {
         return Err(format!("enforcement_backend is {named}, and what is proved is {ran}"));
     }

@@ -189,7 +189,14 @@ fn consistent(doc: &Value) -> Result<End, Refusal> {
 }
 
 fn unsigned(about: &About<'_>, facts: &Value) -> Result<Map<String, Value>, Refusal> {
-    let facts = settled(facts)?;
+    let mut facts = facts.clone();
+    for limit in facts.get_mut("limits").and_then(Value::as_object_mut).into_iter().flat_map(|list| list.values_mut()) {
+        // The kernel's number for no limit is beyond what a signed document may hold.
+        if limit.as_u64() == Some(u64::MAX) {
+            *limit = json!("unlimited");
+        }
+    }
+    let facts = settled(&facts)?;
     let mut doc = facts.as_object().cloned().ok_or_else(|| bad("the facts of a job are an object"))?;
     if let Some(name) = DERIVED.iter().find(|name| doc.contains_key(**name)) {
         return Err(bad(format!("the facts of a job hold {name}, which is not theirs to say")));
@@ -304,53 +311,16 @@ pub const FIXED: &[(&str, &str)] = &[
     ("side_channels", "caches, timing and load are shared with the host"),
 ];
 
-const RESOURCE_LIMIT: Shape = Shape::Object(&[must("soft", Shape::Limit), must("hard", Shape::Limit)]);
 const NAMESPACE: Shape = Shape::Object(&[must("inode", Shape::Count), must("differs", Shape::Flag)]);
 const OUTPUT: Shape =
     Shape::Object(&[must("bytes", Shape::Count), must("truncated", Shape::Flag), must("sha256", Shape::Hash)]);
 const HASHED: Shape = Shape::Object(&[must("sha256", Shape::Hash)]);
 const REFUSED: Shape =
-    Shape::Object(&[must("mechanism", Shape::Word), must("reason", Shape::Text), may("errno", Shape::Outcome)]);
-
-const STATUS: Field = may(
-    "status",
-    Shape::Object(&[
-        may("no_new_privs", Shape::Count),
-        may("seccomp", Shape::Count),
-        may("seccomp_filters", Shape::Count),
-    ]),
-);
-const IDS: Field = may(
-    "ids",
-    Shape::Object(&[
-        must("uid", Shape::Identities),
-        must("gid", Shape::Identities),
-        must("groups", Shape::List(&Shape::Count)),
-    ]),
-);
-const CAPS: Field = may(
-    "caps",
-    Shape::Object(&[
-        must("inheritable", Shape::Hex),
-        must("permitted", Shape::Hex),
-        must("effective", Shape::Hex),
-        must("bounding", Shape::Hex),
-        must("ambient", Shape::Hex),
-    ]),
-);
+    Shape::Object(&[must("mechanism", Shape::Word), must("reason", Shape::Text), may("errno", Shape::Text)]);
+const STATUS: Field = may("status", Shape::Map(&Shape::Said));
 const NAMESPACES: Field = may("namespaces", Shape::Map(&NAMESPACE));
-const RLIMITS: Field = may("rlimits", Shape::Map(&RESOURCE_LIMIT));
-const CGROUP: Field = may(
-    "cgroup",
-    Shape::Object(&[
-        may("backend", Shape::Word),
-        may("limits", Shape::Map(&Shape::Count)),
-        may("peak_bytes", Shape::Count),
-        may("oom_kill", Shape::Count),
-        may("pids_max_hits", Shape::Count),
-        may("member", Shape::Flag),
-    ]),
-);
+const FILE: &[Field] =
+    &[must("path", Shape::Text), must("sha256", Shape::Hash), may("bytes", Shape::Count), may("entries", Shape::Count)];
 
 /// Every field that this version knows.
 const DOCUMENT: Shape = Shape::Object(&[
@@ -365,11 +335,11 @@ const DOCUMENT: Shape = Shape::Object(&[
     may("contract_sha256", Shape::Hash),
     must("policy", Shape::Object(&[must("name", Shape::Text), must("sha256", Shape::Hash)])),
     must("enforcement_backend", Shape::Text),
-    may("executable", HASHED),
+    may("executed", Shape::List(&Shape::Object(FILE))),
     may("argv_sha256", Shape::Hash),
     may("env_sha256", Shape::Hash),
     may("stdin_sha256", Shape::Hash),
-    may("inputs", Shape::List(&Shape::Object(&[must("path", Shape::Text), must("sha256", Shape::Hash)]))),
+    may("inputs", Shape::List(&Shape::Object(FILE))),
     may("rootfs", HASHED),
     may("launcher", HASHED),
     may(
@@ -385,37 +355,61 @@ const DOCUMENT: Shape = Shape::Object(&[
         "landlock",
         Shape::Object(&[
             must("abi", Shape::Count),
-            may("handled_fs", Shape::Hex),
-            may("handled_net", Shape::Hex),
-            may("scopes", Shape::Hex),
-            may("rules_sha256", Shape::Hash),
-            may("errata", Shape::Count),
             must("status", Shape::Word),
+            may("errata", Shape::Count),
+            may("handled_fs", Shape::Count),
+            may("handled_net", Shape::Count),
+            may("scopes", Shape::Count),
+            may("rules_sha256", Shape::Hash),
         ]),
     ),
-    may(
-        "seccomp",
-        Shape::Object(&[
-            must("filters", Shape::List(&Shape::Object(&[must("sha256", Shape::Hash), must("insns", Shape::Count)]))),
-            must("before", Shape::Count),
-            must("after", Shape::Count),
-        ]),
-    ),
+    may("seccomp", Shape::List(&Shape::Object(&[must("sha256", Shape::Hash), must("instructions", Shape::Count)]))),
+    may("seccomp_filters_before", Shape::Count),
     STATUS,
-    IDS,
-    CAPS,
     NAMESPACES,
-    RLIMITS,
-    CGROUP,
+    may("limits", Shape::Map(&Shape::Limit)),
+    may("hostname", Shape::Said),
+    may("umask", Shape::Count),
+    may("personality", Shape::Count),
+    may("processors", Shape::Count),
+    may("interfaces", Shape::List(&Shape::Text)),
+    may(
+        "cgroup",
+        Shape::Object(&[
+            must("backend", Shape::Word),
+            may("memory_limit", Shape::Count),
+            may("process_limit", Shape::Count),
+            may("memory_peak", Shape::Count),
+            may("oom_kills", Shape::Count),
+            may("processes_refused", Shape::Count),
+            may("cpu_ms", Shape::Count),
+        ]),
+    ),
     may(
         "canaries",
         Shape::List(&Shape::Object(&[
             must("id", Shape::Word),
-            must("before", Shape::Outcome),
-            must("after", Shape::Outcome),
+            must("before", Shape::Said),
+            must("after", Shape::Said),
         ])),
     ),
-    may("witness", Shape::Object(&[STATUS, IDS, CAPS, NAMESPACES, RLIMITS, CGROUP])),
+    may(
+        "witness",
+        Shape::Object(&[
+            may("pid", Shape::Count),
+            STATUS,
+            NAMESPACES,
+            may("limits", Shape::Map(&Shape::Said)),
+            may("groups", Shape::List(&Shape::Said)),
+            may("uid_map", Shape::Said),
+            may("gid_map", Shape::Said),
+            may("mounts", Shape::List(&Shape::Said)),
+            may("descriptors", Shape::List(&Shape::Count)),
+            may("oom_score_adj", Shape::Said),
+            may("memory_limit", Shape::Count),
+            may("process_limit", Shape::Count),
+        ]),
+    ),
     must("started", Shape::Flag),
     must("exit", Shape::Object(&[])),
     may("wall_ms", Shape::Count),

@@ -12,9 +12,9 @@
 //!
 //! ## Facts
 //!
-//! What the sandbox hands over is a JSON object with the fields of the document that [`document`] lists: names as there,
-//! kernel masks and capability sets as hexadecimal text, `"unlimited"` for a limit that is none. A field that was not read back
-//! is absent. `witness` holds the same sections as the daemon saw them from outside through /proc.
+//! What the sandbox hands over is a JSON object with the fields of the document that [`document`] lists: lines of a
+//! status file as the kernel writes them, `"unlimited"` for a limit that is none. A field that was not read back is
+//! absent or null. `witness` holds what the daemon saw of the job's process from outside, through /proc.
 //!
 //! Deliberately absent: whether a key may be believed (the caller knows cards and keys), and the policy: a reader that
 //! has it compares its hash.

@@ -9,21 +9,17 @@ use serde_json::Value;
 pub(super) enum Shape {
     /// 64 lower-case hexadecimal digits.
     Hash,
-    /// Lower-case hexadecimal text, up to 64 digits.
-    Hex,
     /// Text without control characters, not empty.
     Text,
-    /// Lower-case letters, digits and underscores.
+    /// Text without control characters; may be empty.
+    Said,
+    /// Lower-case letters, digits, `_` and `.`.
     Word,
-    /// The name of an errno or a signal, `ok`, or `none`.
-    Outcome,
     /// A whole number from zero on.
     Count,
     /// The same, or `"unlimited"`.
     Limit,
     Flag,
-    /// Real, effective, saved and file system identity.
-    Identities,
     List(&'static Shape),
     /// Names that are not fixed, each with a value of this shape.
     Map(&'static Shape),
@@ -45,28 +41,23 @@ pub(super) const fn may(name: &'static str, shape: Shape) -> Field {
     Field { name, required: false, shape }
 }
 
-/// Says where the value is not of this shape. Unknown fields of objects are let through.
+/// Says where the value is not of this shape. Unknown fields of objects are let through; null stands for an absent one.
 pub(super) fn check(value: &Value, shape: &Shape, at: &str) -> Result<(), String> {
     let wrong = |expected: &str| Err(format!("{at} is not {expected}"));
     match shape {
         Shape::Hash if !value.as_str().is_some_and(is_hash) => wrong("a SHA-256 in 64 lower-case hexadecimal digits"),
-        Shape::Hex if !value.as_str().is_some_and(is_hex) => wrong("lower-case hexadecimal text of up to 64 digits"),
         Shape::Text if !value.as_str().is_some_and(is_text) => {
             wrong(&format!("text of 1 to {} characters without control characters", limits::ATTESTATION_TEXT_MAX))
         }
-        Shape::Word if !value.as_str().is_some_and(is_word) => wrong("a word of lower-case letters, digits and _"),
-        Shape::Outcome if !value.as_str().is_some_and(is_outcome) => {
-            wrong("the name of an errno or a signal, \"ok\" or \"none\"")
+        Shape::Said if !value.as_str().is_some_and(|text| text.is_empty() || is_text(text)) => {
+            wrong(&format!("text of up to {} characters without control characters", limits::ATTESTATION_TEXT_MAX))
         }
+        Shape::Word if !value.as_str().is_some_and(is_word) => wrong("a word of lower-case letters, digits, _ and ."),
         Shape::Count if !is_count(value) => wrong("a whole number from zero on"),
         Shape::Limit if !is_count(value) && value.as_str() != Some("unlimited") => {
             wrong("a whole number from zero on, or \"unlimited\"")
         }
         Shape::Flag if !value.is_boolean() => wrong("true or false"),
-        Shape::Identities => match value.as_array() {
-            Some(list) if list.len() == 4 && list.iter().all(is_count) => Ok(()),
-            _ => wrong("a list of four identities"),
-        },
         Shape::List(of) => {
             let Some(list) = value.as_array() else { return wrong("a list") };
             within(list.len(), at)?;
@@ -76,8 +67,8 @@ pub(super) fn check(value: &Value, shape: &Shape, at: &str) -> Result<(), String
             let Some(fields) = value.as_object() else { return wrong("an object") };
             within(fields.len(), at)?;
             fields.iter().try_for_each(|(name, item)| {
-                if !is_word(name) {
-                    return Err(format!("{at} has a name that is not a word of lower-case letters, digits and _"));
+                if !is_word(&name.to_ascii_lowercase()) {
+                    return Err(format!("{at} has a name that is not a word of letters, digits, _ and ."));
                 }
                 check(item, of, &format!("{at}.{name}"))
             })
@@ -87,6 +78,7 @@ pub(super) fn check(value: &Value, shape: &Shape, at: &str) -> Result<(), String
                 return wrong("an object");
             }
             known.iter().try_for_each(|field| match value.get(field.name) {
+                Some(Value::Null) if !field.required => Ok(()),
                 Some(item) => check(item, &field.shape, &join(at, field.name)),
                 None if field.required => Err(format!("{} is missing", join(at, field.name))),
                 None => Ok(()),
@@ -98,7 +90,7 @@ pub(super) fn check(value: &Value, shape: &Shape, at: &str) -> Result<(), String
 
 pub(super) fn is_word(text: &str) -> bool {
     let fits = (1..=limits::ATTESTATION_WORD_MAX).contains(&text.len());
-    fits && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    fits && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'.')
 }
 
 pub(super) fn is_text(text: &str) -> bool {
@@ -117,16 +109,6 @@ fn within(count: usize, at: &str) -> Result<(), String> {
 
 fn is_hash(text: &str) -> bool {
     Sha256::parse(text).is_some_and(|hash| hash.hex() == text)
-}
-
-fn is_hex(text: &str) -> bool {
-    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
-fn is_outcome(text: &str) -> bool {
-    let name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
-    let named = text.starts_with(|c: char| c.is_ascii_uppercase()) && text.bytes().all(name);
-    matches!(text, "ok" | "none") || (named && text.len() <= limits::ATTESTATION_WORD_MAX)
 }
 
 fn is_count(value: &Value) -> bool {

@@ -1,7 +1,7 @@
 //! The in-toto statement, version 1: what an attestation is about, by hash, and what it says of it.
 //!
 //! The predicate is the document without its two signatures. The subjects follow from it, and are checked against it:
-//! the program and its inputs, what was agreed, and, when none of them was reached, the policy.
+//! what was executed and its inputs, what was agreed, and, when none of them was reached, the policy.
 
 use super::document::{DSSE, End, SIGNATURE, bad, check_predicate};
 use super::dsse::Envelope;
@@ -74,10 +74,11 @@ fn subjects(predicate: &Map<String, Value>) -> Vec<Value> {
             out.push(json!({"name": name, "digest": {"sha256": sha256}}));
         }
     };
-    add("executable", predicate.get("executable").and_then(|program| program.get("sha256")));
-    for input in predicate.get("inputs").and_then(Value::as_array).into_iter().flatten() {
-        let path = input.get("path").and_then(Value::as_str).unwrap_or_default();
-        add(&format!("input/{path}"), input.get("sha256"));
+    for (list, kind) in [("executed", "executed"), ("inputs", "input")] {
+        for item in predicate.get(list).and_then(Value::as_array).into_iter().flatten() {
+            let path = item.get("path").and_then(Value::as_str).unwrap_or_default();
+            add(&format!("{kind}:{path}"), item.get("sha256"));
+        }
     }
     add("contract", predicate.get("contract_sha256"));
     if out.is_empty() {

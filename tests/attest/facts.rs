@@ -29,54 +29,108 @@ pub fn about() -> About<'static> {
     }
 }
 
+/// Canaries as they come out where everything is in force: id, before, after.
+const CANARIES: &[(&str, &str, &str)] = &[
+    ("root.host_paths", "3 in sight", "none in sight"),
+    ("root.read_only", "/usr", "EROFS"),
+    ("root.read_only", "/opt", "EROFS"),
+    ("root.closed", "/dev", "EROFS"),
+    ("session.own", "2", "2"),
+    ("session.terminal", "", "ENXIO"),
+    ("limits.core", "0", "0 0"),
+    ("limits.nofile", "256", "256 256"),
+    ("limits.nproc", "64", "64 64"),
+    ("limits.file_size", "done", "EFBIG"),
+    ("limits.memory", "done", "ENOMEM"),
+    ("descriptors.none", "", "none"),
+    ("network.interfaces", "", "lo"),
+    ("no_new_privs", "0", "1"),
+    ("landlock.read", "done", "EACCES"),
+    ("landlock.list", "done", "EACCES"),
+    ("landlock.write", "done", "EACCES"),
+    ("landlock.create", "done", "EACCES"),
+    ("landlock.remove", "done", "EACCES"),
+    ("landlock.truncate", "done", "EACCES"),
+    ("landlock.link", "done", "EXDEV"),
+    ("landlock.execute", "ENOEXEC", "EACCES"),
+    ("landlock.device", "ENOTTY", "EACCES"),
+    ("landlock.signal", "done", "EPERM"),
+    ("landlock.abstract", "done", "EPERM"),
+    ("landlock.bind", "done", "EACCES"),
+    ("seccomp.io_uring", "EFAULT", "EPERM"),
+    ("seccomp.bpf", "EPERM", "EPERM"),
+    ("seccomp.keyctl", "EOPNOTSUPP", "EPERM"),
+    ("seccomp.ptrace", "ESRCH", "EPERM"),
+    ("seccomp.unshare", "done", "EPERM"),
+    ("seccomp.mount", "EFAULT", "EPERM"),
+    ("seccomp.tiocsti", "ENOTTY", "EPERM"),
+    ("seccomp.unknown", "ENOSYS", "EPERM"),
+    ("seccomp.absent", "EINVAL", "ENOSYS"),
+    ("seccomp.chmod", "EBADF", "EPERM"),
+    ("seccomp.x32", "ENOSYS", "EPERM"),
+    ("seccomp.foreign_abi", "done", "signal 31"),
+    ("seccomp.marker", "done", "ENOTUNIQ"),
+    ("network.inet", "done", "EPERM"),
+    ("network.udp", "done", "EPERM"),
+    ("network.vsock", "EAFNOSUPPORT", "EPERM"),
+    ("network.unix", "done", "EPERM"),
+    ("network.pair", "done", "EPERM"),
+    ("network.pair_inet", "EOPNOTSUPP", "EPERM"),
+];
+
 pub fn facts() -> Value {
+    let canary = |(id, before, after): &(&str, &str, &str)| {
+        let protection = id.split('.').next().unwrap_or_default();
+        json!({"id": id, "protection": protection, "before": before, "after": after, "ok": true})
+    };
+    let canaries: Vec<Value> = CANARIES.iter().map(canary).collect();
     let namespace = |inode: u64| json!({"inode": inode, "differs": true});
-    let namespaces = json!({
-        "user": namespace(4_026_532_101), "pid": namespace(4_026_532_102), "mnt": namespace(4_026_532_103),
-        "net": namespace(4_026_532_104), "ipc": namespace(4_026_532_105), "uts": namespace(4_026_532_106),
-        "cgroup": namespace(4_026_532_107),
-    });
     let none = "0000000000000000";
-    let caps = json!({"inheritable": none, "permitted": none, "effective": none, "bounding": none, "ambient": none});
-    let limit = |n: u64| json!({"soft": n, "hard": n});
-    let rlimits = json!({
-        "core": limit(0), "nofile": limit(64), "fsize": limit(67_108_864), "cpu": limit(31),
-        "stack": {"soft": 8_388_608, "hard": "unlimited"},
-    });
-    let cgroup_limits = json!({"memory_bytes": 268_435_456, "pids": 64});
+    let status = |id: &str| {
+        let ids = [id; 4].join(" ");
+        json!({
+            "Uid": ids, "Gid": ids, "Groups": "", "CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none,
+            "CapAmb": none, "NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "3",
+        })
+    };
+    let mut seen = status("200000");
+    seen["Cpus_allowed_list"] = json!("1");
     json!({
-        "executable": {"sha256": hash("program")},
+        "executed": [{"path": "/usr/bin/test", "sha256": hash("program")}],
         "argv_sha256": hash("argv"), "env_sha256": hash("env"), "stdin_sha256": hash(""),
-        "inputs": [{"path": "delivery/a.txt", "sha256": hash("a")}, {"path": "b", "sha256": hash("b")}],
+        "inputs": [
+            {"path": "delivery/a.txt", "sha256": hash("a"), "bytes": 1, "entries": 1},
+            {"path": "b", "sha256": hash("b"), "bytes": 1, "entries": 1},
+        ],
         "rootfs": {"sha256": hash("root")}, "launcher": {"sha256": hash("launcher")},
         "kernel": {"release": "6.18.44", "machine": "x86_64", "boot_id": "b0", "config_sha256": hash("config")},
         "landlock": {
-            "abi": 7, "handled_fs": "ffff", "handled_net": "3", "scopes": "3", "rules_sha256": hash("rules"),
-            "errata": 7, "status": "fully_enforced",
+            "abi": 7, "errata": 7, "status": "fully_enforced", "handled_fs": 65_535, "handled_net": 3, "scopes": 3,
+            "rules_sha256": hash("rules"),
         },
-        "seccomp": {
-            "filters": [{"sha256": hash("f1"), "insns": 118}, {"sha256": hash("f2"), "insns": 9}],
-            "before": 1, "after": 3,
-        },
-        "status": {"no_new_privs": 1, "seccomp": 2},
-        "namespaces": namespaces, "caps": caps, "rlimits": rlimits,
-        "ids": {"uid": [1000, 1000, 1000, 1000], "gid": [1000, 1000, 1000, 1000], "groups": []},
+        "seccomp": [{"sha256": hash("f1"), "instructions": 118}, {"sha256": hash("f2"), "instructions": 9}],
+        "seccomp_filters_before": 1,
+        "status": status("1000"),
+        "limits": {"core": 0, "nofile": 256, "fsize": 67_108_864, "cpu": 61, "nproc": 64, "as": u64::MAX},
+        "hostname": "job", "umask": 63, "personality": 262_144, "processors": 1, "interfaces": ["lo"],
         "cgroup": {
-            "backend": "hybrid", "limits": cgroup_limits, "peak_bytes": 1_404_928, "oom_kill": 0, "pids_max_hits": 0,
+            "backend": "hybrid", "memory_peak": 1_404_928, "oom_kills": 0, "processes_refused": 0, "cpu_ms": null,
         },
-        "canaries": verifica::attest::protection::CANARIES.iter().map(|canary| json!({
-            "id": canary.id,
-            "before": match canary.before {
-                verifica::attest::protection::Before::Nothing => "none",
-                _ => "ok",
-            },
-            "after": canary.after,
-        })).collect::<Vec<_>>(),
+        "canaries": canaries,
         "witness": {
-            "status": {"no_new_privs": 1, "seccomp": 2, "seccomp_filters": 3},
-            "ids": {"uid": [200_000, 200_000, 200_000, 200_000], "gid": [200_000, 200_000, 200_000, 200_000], "groups": []},
-            "caps": caps, "namespaces": namespaces, "rlimits": rlimits,
-            "cgroup": {"limits": cgroup_limits, "member": true},
+            "pid": 4711, "status": seen,
+            "namespaces": {
+                "user": namespace(4_026_532_101), "pid": namespace(4_026_532_102), "mnt": namespace(4_026_532_103),
+                "net": namespace(4_026_532_104), "ipc": namespace(4_026_532_105), "uts": namespace(4_026_532_106),
+                "cgroup": namespace(4_026_532_107),
+            },
+            "groups": ["5:pids:/verifica-1"], "uid_map": "0 100000 1 1000 200000 1", "gid_map": "1000 200000 1",
+            "limits": {
+                "core": "0 0", "nofile": "256 256", "fsize": "67108864 67108864", "cpu": "61 61",
+                "as": "unlimited unlimited",
+            },
+            "mounts": ["/ tmpfs ro,nosuid,nodev"], "descriptors": [0, 1, 2, 3, 4], "oom_score_adj": "1000",
+            "memory_limit": 536_870_912, "process_limit": 65,
         },
         "started": true, "exit": {"code": 0}, "wall_ms": 12, "cpu_ms": 3,
         "stdout": {"bytes": 3, "truncated": false, "sha256": hash("ok\n")},

@@ -84,6 +84,7 @@ pub struct ArbiterSection {
     pub job_slots: usize,
     pub confirm_after_ms: i64,
     pub on_undecided_at_expiry: OnUndecided,
+    pub evidence_keep_ms: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +163,7 @@ impl Config {
             review_window_ms: self.libro.review_window_ms,
             arbiter: self.arbiter.enabled,
             on_undecided_at_expiry: self.arbiter.on_undecided_at_expiry,
+            evidence_keep_ms: self.arbiter.evidence_keep_ms,
             policy: self.policy(),
             capabilities,
             addresses: self.addresses(),
@@ -236,6 +238,7 @@ probe_slots = 64
 job_slots = 2
 confirm_after = "2s"                      # between the two looks that must agree
 on_undecided_at_expiry = "hold"           # hold | expire | refund
+evidence_keep = "180d"                    # what verdicts stand on, after their contracts ended
 
 [probe]
 timeout = "10s"
@@ -363,6 +366,11 @@ fn read_arbiter(mut section: Section) -> ArbiterSection {
         job_slots: section.get("job_slots", 2, size(1, 256)),
         confirm_after_ms: section.get("confirm_after", limits::CONFIRM_AFTER_MS, duration(1, 3_600_000)),
         on_undecided_at_expiry: section.get("on_undecided_at_expiry", OnUndecided::Hold, one_of(&choices)),
+        evidence_keep_ms: section.get(
+            "evidence_keep",
+            limits::EVIDENCE_KEEP_MS,
+            duration(limits::EVIDENCE_KEEP_MS_MIN, limits::EVIDENCE_KEEP_MS_MAX),
+        ),
     };
     section.finish();
     value

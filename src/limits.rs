@@ -152,6 +152,12 @@ pub const ACCOUNT_VIEW_BYTES_MAX: usize = 262_144;
 pub const TERMS_BYTES_MAX: usize = 131_072;
 pub const EVIDENCE_BYTES_MAX: usize = 65_536;
 pub const VERDICT_BYTES_MAX: usize = 131_072;
+/// How long the evidence of a verdict is kept after its contract ended, unless the configuration says otherwise.
+pub const EVIDENCE_KEEP_MS: i64 = 180 * 86_400_000;
+pub const EVIDENCE_KEEP_MS_MIN: i64 = 86_400_000;
+pub const EVIDENCE_KEEP_MS_MAX: i64 = 3_650 * 86_400_000;
+/// Contracts whose evidence one piece of housekeeping removes; each may hold many megabytes.
+pub const EVIDENCE_PRUNE_CONTRACTS: usize = 8;
 pub const CLAIM_CHARS_MAX: usize = 2_000;
 pub const MANDATE_CHAIN_MAX: usize = 16;
 pub const MANDATES_UNDER_MAX: usize = 1_000;

@@ -103,6 +103,8 @@ refusals! {
     Overflow = 520 => 400,
     NoSuchMandate = 521 => 404,
     MandateExpired = 522 => 410,
+    NoEvidence = 523 => 404,
+    EvidenceGone = 524 => 410,
 
     // the house is not in a state to answer
     Conflict = 600 => 421,

@@ -564,6 +564,7 @@ fn the_verdict_document_has_its_fields_and_only_safe_numbers() {
         by: "verifica@mar.example",
         at: Timestamp::from_millis(4_000),
         policy: &policy(),
+        evidence: None,
         looks: &looks,
         agreed: &agreed,
     }
@@ -591,13 +592,14 @@ fn evidence_file(tests: &Value, worlds: &[World], inline: bool) -> (Value, BTree
     let taken: Vec<Taken> = worlds.iter().enumerate().map(|(n, w)| take(&suite, n as i64 * 2_000, w)).collect();
     let (delivery, urls, capabilities, policy) =
         (Delivery::default(), UrlPolicy::default(), Capabilities::network(), policy());
-    let case = Case { suite: &suite, delivery: &delivery, urls: &urls, capabilities: &capabilities, policy: &policy };
+    let case =
+        Case { tests: suite.source(), delivery: &delivery, urls: &urls, capabilities: &capabilities, policy: &policy };
     let runs = BTreeMap::new();
     let records: Vec<LookRecord<'_>> =
-        taken.iter().map(|t| LookRecord { look: &t.look, seen: &t.seen, runs: &runs }).collect();
+        taken.iter().map(|t| LookRecord { look: &t.look, seen: inline.then_some(&t.seen), runs: &runs }).collect();
     let agreed = taken.iter().map(|t| t.look.clone()).reduce(|a, b| verdict::agree(&a, &b)).expect("a look");
     let stored = taken.iter().flat_map(|t| t.seen.values()).map(|seen| (seen.sha256(), seen.to_bytes())).collect();
-    (case.to_json(&records, &agreed, inline), stored)
+    (case.to_json(&records, &agreed), stored)
 }
 
 fn every_type() -> Value {
@@ -645,8 +647,12 @@ fn evidence_replays_to_the_byte_and_a_changed_file_does_not() {
     assert!(!changed("/resultados", json!([])).expect("replays").same());
     assert!(!changed("/looks/1/observations/0/seen/status", json!(404)).expect("replays").same());
     assert!(!changed("/looks/1/observations/0/seen/content/kept", json!("AAAA")).expect("replays").same());
-    assert!(changed("/looks/1/observations/0/seen/content/kept", json!("AAAAAAAAAA")).is_err());
-    assert!(changed("/looks/1/observations/0/seen/content/bytes", json!(1)).is_err());
+    for (field, value) in [("kept", json!("AAAAAAAAAA")), ("bytes", json!(1))] {
+        let lied = changed(&format!("/looks/1/observations/0/seen/content/{field}"), value).expect("replays");
+        assert!(lied.differences[0].contains("look 2") && lied.differences[0].contains("not what its hash says"));
+    }
+    let more = changed("/looks/1/observations/0", json!({"key": {}})).expect_err("half an observation");
+    assert!(more.contains("look 2"), "{more}");
     assert!(!changed("/looks/1/observations/0/address", json!("198.51.100.8:443")).expect("replays").same());
     assert!(changed("/schema", json!("x")).is_err());
     assert!(changed("/tests", json!("[")).is_err());

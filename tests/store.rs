@@ -288,17 +288,17 @@ async fn rates_and_nonces_count_and_are_swept_when_they_can_bind_nobody() {
             .expect("reads")
     };
     assert_eq!(state().await, (5, 1, true, false));
-    place.store.housekeeping(at(limits::NONCE_KEEP_MS)).await.expect("swept");
+    place.store.housekeeping(at(limits::NONCE_KEEP_MS), limits::EVIDENCE_KEEP_MS).await.expect("swept");
     assert_eq!(state().await, (0, 0, true, false), "a nonce is kept for as long as a credential could carry it");
-    place.store.housekeeping(at(limits::NONCE_KEEP_MS + 1)).await.expect("swept");
+    place.store.housekeeping(at(limits::NONCE_KEEP_MS + 1), limits::EVIDENCE_KEEP_MS).await.expect("swept");
     assert_eq!(state().await, (0, 0, false, false));
 
     let many = (0..limits::STORE_PRUNE_ROWS + 1).map(|i| burn(&format!("m{i}"), 0)).collect();
     place.put(many).await.expect("burnt");
     place.put(vec![hit("c", 0, 1), hit("c", 120_000, 1), hit("c", 180_000, 1)]).await.expect("counted");
-    place.store.housekeeping(at(180_000)).await.expect("swept");
+    place.store.housekeeping(at(180_000), limits::EVIDENCE_KEEP_MS).await.expect("swept");
     assert_eq!((count(&place, "nonce"), count(&place, "rate")), (limits::STORE_PRUNE_ROWS as i64 + 1, 2));
-    place.store.housekeeping(at(limits::NONCE_KEEP_MS + 1)).await.expect("swept");
+    place.store.housekeeping(at(limits::NONCE_KEEP_MS + 1), limits::EVIDENCE_KEEP_MS).await.expect("swept");
     assert_eq!((count(&place, "nonce"), count(&place, "rate")), (0, 0));
 }
 
@@ -497,7 +497,7 @@ async fn observations_pins_cards_and_events_are_kept() {
         .read(move |r| {
             let events = r.events("join", at(2), 9)?;
             Ok((
-                r.observation(&name)?,
+                r.observation("c1", &name)?,
                 r.observations_of("c1", 9)?,
                 r.pin("otra.example")?,
                 r.pins("", 9)?,

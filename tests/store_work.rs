@@ -6,12 +6,15 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use store_fixture::{
-    CASA, Place, address, agent, at, contract, entry, invitation, job, look, mail, mandate, operation, put, seal, seen,
+    CASA, Place, address, agent, at, contract, entry, evidence, invitation, job, look, mail, mandate, observation,
+    operation, put, seal, seen,
 };
 use verifica::limits;
 use verifica::record::memory::{MemoryView, Rejected};
 use verifica::record::{Change, ContractState, JobStatus, MandateState, View};
 use verifica::store::{Denied, Store, StoreError, sql};
+use verifica::time::Timestamp;
+use verifica::wire::digest::Sha256;
 
 // ---- due work ----------------------------------------------------------------------------------------------------
 
@@ -207,6 +210,57 @@ async fn workers_that_claim_at_once_never_share_work() {
     assert_eq!((claimed.len(), distinct.len()), (200, 200));
 }
 
+// ---- evidence -----------------------------------------------------------------------------------------------------
+
+#[tokio::test]
+async fn evidence_goes_a_given_time_after_its_contract_ended_and_never_before() {
+    let place = Place::new();
+    let keep = limits::EVIDENCE_KEEP_MS;
+    let many = limits::EVIDENCE_PRUNE_CONTRACTS * 2 + 1;
+    let made = |i: usize| {
+        let id = format!("c{i}");
+        // Two contracts may have seen the very same thing; each keeps it for its own time.
+        let kept = [Change::PutObservation(observation(&id, "same")), Change::PutEvidence(evidence(&id, &id))];
+        [vec![Change::InsertContract(contract(&id, ContractState::Delivered))], kept.into()].concat()
+    };
+    place.put((0..=many).flat_map(made).collect()).await.expect("made");
+    let end = async |i: usize, ms: i64| {
+        let mut ended = contract(&format!("c{i}"), ContractState::Released);
+        ended.updated = at(ms);
+        place.put(vec![Change::PutContract(ended)]).await.expect("ended");
+    };
+    let left = async |now: Timestamp| {
+        place.store.housekeeping(now, keep).await.expect("swept");
+        let mut left = 0;
+        for i in 0..=many {
+            let of = format!("c{i}");
+            let (doc, seen) = place
+                .store
+                .read(move |r| Ok((r.evidence(&of)?, r.observation(&of, &Sha256::of("same"))?)))
+                .await
+                .expect("reads");
+            assert_eq!(doc.is_some(), seen.is_some(), "both or neither, c{i}");
+            left += usize::from(doc.is_some());
+        }
+        left
+    };
+    assert_eq!(left(at(keep * 20)).await, many + 1, "an open contract keeps its evidence for ever");
+    for i in 0..many {
+        end(i, i64::from(i == 0)).await;
+    }
+    assert_eq!(left(at(keep)).await, many + 1, "at the limit it is still there");
+    assert_eq!(
+        left(at(keep + 1)).await,
+        2,
+        "all that lapsed, in more than one piece; the later end and the open one stay"
+    );
+    assert_eq!(left(at(keep + 2)).await, 1);
+    // An end is an end: a later change of an ended contract does not begin the time anew.
+    end(many, 5).await;
+    end(many, 900).await;
+    assert_eq!((left(at(keep + 5)).await, left(at(keep + 6)).await), (1, 0));
+}
+
 // ---- plans -------------------------------------------------------------------------------------------------------
 
 /// Index walks that are bounded by what is pending now, not by history.
@@ -298,6 +352,11 @@ fn change() -> impl Strategy<Value = Step> {
             other(if active { Change::InsertMandate(mandate(&id, &chain, state)) } else { Change::PutMandate(mandate(&id, &chain, state)) })
         }),
         1 => (small.clone(), small.clone()).prop_map(|(i, by)| other(Change::InsertSeal(seal(&format!("s{i}{by}"), &format!("{i}"), &account(by), 1)))),
+        1 => (small.clone(), 0..3_u8).prop_map(|(i, n)| other(match n {
+            0 => Change::PutObservation(observation(&format!("c{i}"), "seen")),
+            1 => Change::PutEvidence(evidence(&format!("c{i}"), "found")),
+            _ => Change::ForgetEvidence { contract: format!("c{i}") },
+        })),
         1 => (small.clone(), any::<bool>()).prop_map(|(i, done)| {
             let mut look = look(&format!("c{i}"), "sol@otra.example", 5);
             look.done = done;
@@ -425,6 +484,12 @@ async fn compare(decisions: Vec<Vec<Step>>) {
         assert!(alike, "the model says {expected:?}, the store {found:?}, of {changes:#?}");
         let view = place.store.read(|r| Ok(seen_by_a_rule(r))).await.expect("reads");
         assert_eq!(view, seen_by_a_rule(&model));
+        for i in 0..4 {
+            let (id, name) = (format!("c{i}"), Sha256::of("seen"));
+            let kept = (model.evidence(&id).cloned(), model.observation(&id, &name).cloned());
+            let found = place.store.read(move |r| Ok((r.evidence(&id)?, r.observation(&id, &name)?))).await;
+            assert_eq!(found, Ok(kept));
+        }
     }
     books_balance(&Connection::open(place.path()).expect("opens"));
     let path = place.path();

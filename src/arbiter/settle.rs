@@ -2,19 +2,26 @@
 //!
 //! Every function here is decided inside a transaction on the row as it is then. A worker whose lease lapsed, or whose
 //! contract was delivered anew or ended meanwhile, finds another row and changes nothing.
+//!
+//! What a verdict stands on is kept in the transaction that signs it: the tests, the delivery, the rules, both looks with
+//! their own results, and every observation under its hash. The verdict names it, so that anybody who gets it later can
+//! tell that it is all of it and judge it again.
 
 use super::{judgeable, schedule};
 use crate::ids::Ids;
 use crate::limits;
 use crate::probe::observation::{FetchKey, Observation};
-use crate::probe::result::TestResult;
-use crate::record::{Change, Contract, Decision, House, LookRow, ObservationRow, View};
-use crate::refusal::retryable;
+use crate::probe::plan::{Capabilities, Suite};
+use crate::probe::sha256::Delivery;
+use crate::probe::url::UrlPolicy;
+use crate::record::{Change, Contract, Decision, EvidenceRow, House, LookRow, ObservationRow, View};
+use crate::refusal::{Refusal, Rule, retryable};
 use crate::time::Timestamp;
-use crate::verdict::{Document, Look, Verdict, agree};
+use crate::verdict::{Case, Document, EvidenceName, Look, LookRecord, Policy, Verdict, agree};
 use crate::wire::address::SystemName;
 use crate::wire::digest::Sha256;
 use crate::wire::envelope::{Draft, Kind, Payload};
+use crate::wire::json::{canonical, canonical_sha256};
 use crate::wire::quote::OP_MEDIA;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -59,6 +66,70 @@ pub fn task(house: &House, view: &dyn View, claimed: &LookRow) -> Task {
     }
 }
 
+/// What the seller delivered, as the contract keeps it.
+pub fn delivery_of(contract: &Contract) -> Delivery {
+    let text = |field: &str| contract.more.get(field).and_then(Value::as_str).map(str::to_owned);
+    Delivery { evidence_sha256: text("evidence_sha256"), evidence: text("evidence") }
+}
+
+/// What is kept of the verdict that ended a contract.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// The evidence, with its observations by hash.
+    pub document: Value,
+    /// The signed verdict that names it.
+    pub verdict: Value,
+}
+
+/// The evidence of the verdict that ended this contract, from what is stored for it; or why there is none.
+pub fn evidence_of(
+    house: &House,
+    contract: &Contract,
+    look: Option<&LookRow>,
+    stored: Option<EvidenceRow>,
+) -> Result<Kept, Refusal> {
+    let none = |reason: &str| Refusal::new(Rule::NoEvidence, reason);
+    let by = house.address(SystemName::Verifica);
+    if contract.arbiter.as_ref() != Some(&by) {
+        return Err(none("this house's arbiter does not judge this contract, so it keeps no evidence of it"));
+    }
+    let judged =
+        contract.history.iter().rev().find(|item| {
+            item.get("by").and_then(Value::as_str) == Some(by.as_str()) && item.get("veredicto").is_some()
+        });
+    let Some(verdict) = judged.and_then(|item| item.get("veredicto")) else {
+        return Err(none(match contract.state.terminal() {
+            true => "this contract ended without a verdict of the arbiter, so there is no evidence",
+            false => "the arbiter has given no verdict on this contract yet, so there is no evidence",
+        }));
+    };
+    let named = verdict.pointer("/evidence/sha256").and_then(Value::as_str);
+    let Some(named) = named else { return Err(none("the verdict on this contract names no evidence")) };
+    let Some(row) = stored else {
+        let days = house.settings.evidence_keep_ms / DAY_MS;
+        let reason = format!(
+            "the evidence of this verdict was removed: this house keeps it {days} days after a contract ends, \
+             and this one ended at {}",
+            contract.updated
+        );
+        return Err(Refusal::new(Rule::EvidenceGone, reason));
+    };
+    let lost = || Refusal::new(Rule::StoreUnavailable, "the evidence of this verdict cannot be read");
+    if row.sha256.hex() != named || Sha256::of(&row.bytes) != row.sha256 {
+        return Err(lost());
+    }
+    let document = serde_json::from_slice(&row.bytes).map_err(|_| lost())?;
+    // A verdict too long for the contract is whole in the envelope that carried it.
+    let verdict = match verdict.get("signature") {
+        Some(_) => verdict,
+        None => {
+            let posted = look.and_then(|row| row.posting.as_ref()).and_then(|p| p.pointer("/content/body/veredicto"));
+            posted.ok_or_else(lost)?
+        }
+    };
+    Ok(Kept { document, verdict: verdict.clone() })
+}
+
 /// A row about which nothing is to be done ends here.
 pub fn drop_row(view: &dyn View, claimed: &LookRow) -> Decision<()> {
     match mine(view, claimed) {
@@ -92,29 +163,40 @@ pub fn settle(
     if joint.verdict == Verdict::Undecided {
         return undecided(row, now, ids, joint.razon);
     }
-    let Some(first) = row.first.as_ref().and_then(read_look) else {
+    let judged = Judged::of(house, &contract);
+    let Some(first) = row.first.as_ref().and_then(|first| first_look(first, &judged)) else {
         let due = now.plus(i64::try_from(house.settings.policy.confirm_after_ms).unwrap_or(i64::MAX));
         let last = told(now, joint.verdict, "decided once, to be confirmed");
-        let row = LookRow { first: Some(write_look(look)), due, lease_until: None, last, ..row };
-        return Decision {
-            changes: [observations(&contract, now, seen), vec![Change::PutLook(row)]].concat(),
-            reply: Step::Confirm { due },
-        };
+        let first = Some(json!({ "judged": judged.sha256(), "look": look.to_json() }));
+        let row = LookRow { first, due, lease_until: None, last, ..row };
+        // What earlier looks left behind never became evidence of anything.
+        let mut changes = vec![Change::ForgetEvidence { contract: contract.id.clone() }];
+        changes.extend(observations(&contract, now, seen));
+        changes.push(Change::PutLook(row));
+        return Decision { changes, reply: Step::Confirm { due } };
     };
     let agreed = agree(&first, look);
     let joint = agreed.joint();
     if joint.verdict == Verdict::Undecided {
         return undecided(row, now, ids, joint.razon);
     }
-    let verdict = signed_verdict(house, now, ids, &contract, &[first, look.clone()], &agreed);
+    let looks = [first, look.clone()];
+    let evidence = judged.evidence(&looks, &agreed);
+    let kept = EvidenceRow {
+        contract: contract.id.clone(),
+        sha256: canonical_sha256(&evidence),
+        at: now,
+        bytes: canonical(&evidence).into_bytes(),
+    };
+    let verdict = signed_verdict(house, now, ids, &contract, &looks, &agreed, &EvidenceName::of(&evidence));
     let envelope = verdict_envelope(house, now, &contract, &row, joint.verdict, verdict);
     // The lease stays: the worker that decided posts now, and another may only after the lease has lapsed.
     let last = told(now, joint.verdict, &joint.razon);
     let row = LookRow { posting: Some(envelope.clone()), first: None, due: now, last, ..row };
-    Decision {
-        changes: [observations(&contract, now, seen), vec![Change::PutLook(row)]].concat(),
-        reply: Step::Post(envelope),
-    }
+    let mut changes = observations(&contract, now, seen);
+    changes.push(Change::PutEvidence(kept));
+    changes.push(Change::PutLook(row));
+    Decision { changes, reply: Step::Post(envelope) }
 }
 
 /// What the ledger's door answered to the posted verdict. When it took it, the contract has ended and the row with it,
@@ -198,6 +280,51 @@ fn observations(contract: &Contract, now: Timestamp, seen: &BTreeMap<FetchKey, O
     kept.collect()
 }
 
+/// What is judged, and under which rules.
+struct Judged<'a> {
+    tests: String,
+    delivery: Delivery,
+    urls: UrlPolicy,
+    policy: Policy,
+    capabilities: &'a Capabilities,
+}
+
+impl Judged<'_> {
+    fn of<'a>(house: &'a House, contract: &Contract) -> Judged<'a> {
+        let settings = &house.settings;
+        Judged {
+            tests: Suite::source_of(&contract.terms),
+            delivery: delivery_of(contract),
+            urls: UrlPolicy { addresses: settings.addresses.clone() },
+            policy: settings.policy.stated(),
+            capabilities: &settings.capabilities,
+        }
+    }
+
+    fn case(&self) -> Case<'_> {
+        Case {
+            tests: &self.tests,
+            delivery: &self.delivery,
+            urls: &self.urls,
+            capabilities: self.capabilities,
+            policy: &self.policy,
+        }
+    }
+
+    /// The same for two looks only if the same program judged the same under the same rules: a house that was started
+    /// anew with other settings, or as a later version, looks twice again.
+    fn sha256(&self) -> Sha256 {
+        canonical_sha256(&json!({ "case": self.case().stated(), "program": env!("CARGO_PKG_VERSION") }))
+    }
+
+    fn evidence(&self, looks: &[Look], agreed: &Look) -> Value {
+        let runs = BTreeMap::new();
+        let records: Vec<LookRecord<'_>> =
+            looks.iter().map(|look| LookRecord { look, seen: None, runs: &runs }).collect();
+        self.case().to_json(&records, agreed)
+    }
+}
+
 fn signed_verdict(
     house: &House,
     now: Timestamp,
@@ -205,6 +332,7 @@ fn signed_verdict(
     contract: &Contract,
     looks: &[Look],
     agreed: &Look,
+    evidence: &EvidenceName,
 ) -> Value {
     let by = house.address(SystemName::Verifica);
     let policy = house.settings.policy.stated();
@@ -215,6 +343,7 @@ fn signed_verdict(
         by: by.as_str(),
         at: now,
         policy: &policy,
+        evidence: Some(evidence),
         looks,
         agreed,
     };
@@ -257,38 +386,20 @@ fn verdict_envelope(
     })
 }
 
-fn write_look(look: &Look) -> Value {
-    let observations: Vec<Value> =
-        look.observations.iter().map(|(key, sha256)| json!({"key": key, "sha256": sha256})).collect();
-    json!({
-        "at": look.at,
-        "results": look.results.iter().map(TestResult::to_json).collect::<Vec<_>>(),
-        "observations": observations,
-        "attestations": look.attestations,
-    })
+/// The look that waits for its second, if that judges the same.
+fn first_look(kept: &Value, judged: &Judged<'_>) -> Option<Look> {
+    let same = kept.get("judged").and_then(Value::as_str) == Some(judged.sha256().hex().as_str());
+    kept.get("look").filter(|_| same).and_then(Look::from_json)
 }
 
-fn read_look(doc: &Value) -> Option<Look> {
-    let list = |field: &str| doc.get(field).and_then(Value::as_array);
-    let mut observations = BTreeMap::new();
-    for entry in list("observations")? {
-        let key: FetchKey = serde_json::from_value(entry.get("key")?.clone()).ok()?;
-        observations.insert(key, Sha256::parse(entry.get("sha256")?.as_str()?)?);
-    }
-    Some(Look {
-        at: Timestamp::parse(doc.get("at")?.as_str()?)?,
-        results: list("results")?.iter().map(TestResult::from_json).collect::<Option<_>>()?,
-        observations,
-        attestations: serde_json::from_value(doc.get("attestations")?.clone()).ok()?,
-    })
-}
+const DAY_MS: i64 = 86_400_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arbiter::look_for;
     use crate::probe::observation::Cause;
-    use crate::probe::result::{Evidence, Outcome};
+    use crate::probe::result::{Evidence, Outcome, TestResult};
     use crate::record::memory::MemoryView;
     use crate::record::{ContractState, Settings};
     use crate::wire::Domain;
@@ -384,6 +495,80 @@ mod tests {
     }
 
     #[test]
+    fn what_a_verdict_stands_on_is_kept_and_named_when_it_is_signed() {
+        let mut scene = Scene::new();
+        let claimed = scene.claim();
+        scene.settle(&claimed, Outcome::Pass);
+        assert_eq!(scene.view.evidence("contract-1"), None, "nothing is signed yet");
+        scene.now = scene.now.plus(limits::CONFIRM_AFTER_MS);
+        let claimed = scene.claim();
+        let Step::Post(envelope) = scene.settle(&claimed, Outcome::Pass) else { panic!("no verdict") };
+        let kept = scene.view.evidence("contract-1").expect("kept").clone();
+        let document: Value = serde_json::from_slice(&kept.bytes).expect("json");
+        let named = EvidenceName::of(&document);
+        assert_eq!((kept.sha256, Sha256::of(&kept.bytes)), (named.sha256, named.sha256));
+        assert_eq!(envelope["content"]["body"]["veredicto"]["evidence"], json!(named));
+        assert_eq!(document["looks"].as_array().map(Vec::len), Some(2));
+        assert_eq!(document["looks"][0]["resultados"][0]["pasa"], true);
+    }
+
+    #[test]
+    fn looks_under_other_rules_do_not_confirm_each_other() {
+        let changes: [fn(&mut Scene); 3] = [
+            |scene| scene.house.settings.policy.timeout_ms += 1,
+            |scene| scene.house.settings.capabilities = Capabilities::with_jobs(60),
+            |scene| scene.house.settings.addresses.allow_private = true,
+        ];
+        for change in changes {
+            let mut scene = Scene::new();
+            let claimed = scene.claim();
+            scene.settle(&claimed, Outcome::Pass);
+            change(&mut scene);
+            let claimed = scene.claim();
+            assert!(matches!(scene.settle(&claimed, Outcome::Pass), Step::Confirm { .. }));
+            let claimed = scene.claim();
+            assert!(matches!(scene.settle(&claimed, Outcome::Pass), Step::Post(_)));
+        }
+    }
+
+    #[test]
+    fn evidence_is_given_for_a_verdict_of_this_house_or_it_is_said_why_not() {
+        let mut scene = Scene::new();
+        let told = |scene: &Scene, contract: &Contract, stored: Option<EvidenceRow>| {
+            let row = scene.view.look("contract-1");
+            evidence_of(&scene.house, contract, row.as_ref(), stored).map_err(|refusal| refusal.rule)
+        };
+        let open = scene.view.contract("contract-1").expect("contract");
+        assert_eq!(told(&scene, &open, None), Err(Rule::NoEvidence));
+        for _ in 0..2 {
+            let claimed = scene.claim();
+            scene.settle(&claimed, Outcome::Pass);
+        }
+        let stored = scene.view.evidence("contract-1").cloned();
+        let verdict = scene.row().posting.expect("posting")["content"]["body"]["veredicto"].clone();
+        let ended = |kept: Value| {
+            let mut contract = open.clone();
+            contract.state = ContractState::Released;
+            contract.history.push(json!({"op": "release", "by": "verifica@mar.example", "veredicto": kept}));
+            contract
+        };
+        let kept = told(&scene, &ended(verdict.clone()), stored.clone()).expect("kept");
+        assert_eq!(kept.verdict, verdict);
+        // A verdict too long for the contract is found in the envelope that carried it.
+        let short = json!({"pasa": true, "omitted": "longer", "evidence": verdict["evidence"]});
+        assert_eq!(told(&scene, &ended(short), stored.clone()).map(|kept| kept.verdict), Ok(verdict.clone()));
+        assert_eq!(told(&scene, &ended(verdict.clone()), None), Err(Rule::EvidenceGone));
+        let other = stored.clone().map(|row| EvidenceRow { bytes: b"{}".to_vec(), ..row });
+        assert_eq!(told(&scene, &ended(verdict.clone()), other), Err(Rule::StoreUnavailable));
+        assert_eq!(told(&scene, &ended(json!({"pasa": true})), stored.clone()), Err(Rule::NoEvidence));
+        let mut by_hand = ended(Value::Null);
+        by_hand.history.pop();
+        assert_eq!(told(&scene, &by_hand, stored.clone()), Err(Rule::NoEvidence));
+        let foreign = Contract { arbiter: scene.house.domain.system(SystemName::Libro).into(), ..ended(verdict) };
+        assert_eq!(told(&scene, &foreign, stored), Err(Rule::NoEvidence));
+    }
+
+    #[test]
     fn looks_that_disagree_or_do_not_decide_move_nothing() {
         let undecided = Outcome::Undecided(Cause::Network);
         let pairs = [
@@ -469,7 +654,7 @@ mod tests {
     #[test]
     fn a_look_survives_its_record() {
         let look = look_of(Timestamp::from_millis(5), Outcome::Undecided(Cause::Edge));
-        assert_eq!(read_look(&write_look(&look)), Some(look));
-        assert_eq!(read_look(&json!({})), None);
+        assert_eq!(Look::from_json(&look.to_json()), Some(look));
+        assert_eq!(Look::from_json(&json!({})), None);
     }
 }

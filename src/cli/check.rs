@@ -126,7 +126,7 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
     let agreed = agreed.ok_or_else(|| Failure::usage("the evidence holds no look"))?;
     let outcome = Outcome { looks, agreed, took: started.elapsed() };
     let case = Case {
-        suite: &suite,
+        tests: suite.source(),
         delivery: &spec.file.delivery,
         urls: &urls,
         capabilities: &capabilities,
@@ -234,9 +234,12 @@ struct Kept {
 fn keep_evidence(args: &Args, case: &Case<'_>, outcome: &Outcome) -> Result<Option<Kept>, Failure> {
     let Some(path) = &args.evidence_out else { return Ok(None) };
     let runs = BTreeMap::new();
-    let records: Vec<LookRecord<'_>> =
-        outcome.looks.iter().map(|looked| LookRecord { look: &looked.look, seen: &looked.seen, runs: &runs }).collect();
-    let text = format!("{}\n", case.to_json(&records, &outcome.agreed, true));
+    let records: Vec<LookRecord<'_>> = outcome
+        .looks
+        .iter()
+        .map(|looked| LookRecord { look: &looked.look, seen: Some(&looked.seen), runs: &runs })
+        .collect();
+    let text = format!("{}\n", case.to_json(&records, &outcome.agreed));
     keyfile::write_new(path, text.as_bytes(), 0o644)?;
     Ok(Some(Kept { path: path.display().to_string(), sha256: Sha256::of(&text) }))
 }

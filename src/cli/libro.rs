@@ -43,6 +43,8 @@ pub enum Command {
     Statement(Statement),
     /// Show a contract that you are a party of (network)
     Contract(OneContract),
+    /// Fetch what the verdict on a contract stands on, for replay and verify (network)
+    Evidence(Evidence),
     /// Issue tokens to an account, with the operator's authority (network)
     Topup(Topup),
 }
@@ -193,6 +195,24 @@ pub struct OneContract {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  verifica libro evidence CONTRACT --out seen.json
+  verifica replay seen.json
+  verifica verify seen.json --house https://mail.mar.example     (network)")]
+pub struct Evidence {
+    #[command(flatten)]
+    who: Who,
+    contract: String,
+    /// A new file for it [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The house that keeps the contract [default: your own]
+    #[arg(long, value_name = "URL")]
+    at: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
 pub struct Topup {
     account: Address,
     #[arg(value_name = "TOKENS")]
@@ -221,6 +241,7 @@ pub fn run(command: &Command, config: Option<&Path>, out: &Out) -> Result<Exit, 
         Command::Balance(args) => block_on(balance(args, out)),
         Command::Statement(args) => block_on(statement(args, out)),
         Command::Contract(args) => block_on(contract(args, out)),
+        Command::Evidence(args) => block_on(evidence(args, out)),
         Command::Topup(args) => topup(args, config, out),
     }
 }
@@ -608,6 +629,33 @@ async fn contract(args: &OneContract, out: &Out) -> Result<Exit, Failure> {
             brief(reason, 200)
         ));
     }
+    Ok(Exit::Ok)
+}
+
+async fn evidence(args: &Evidence, out: &Out) -> Result<Exit, Failure> {
+    let client = args.who.client()?;
+    let doc = match &args.at {
+        None => client.evidence(&args.contract).await?,
+        Some(url) => {
+            let url = house_url(url).map_err(|why| Failure::usage(why).at("--at"))?;
+            client.evidence_at(&HouseClient::new(&url, &extra_roots(&args.who.ca)?)?, &args.contract).await?
+        }
+    };
+    args.who.keep_pin(&client)?;
+    let Some(path) = &args.out else {
+        out.doc(&doc);
+        return Ok(Exit::Ok);
+    };
+    let text = format!("{doc}\n");
+    keyfile::write_new(path, text.as_bytes(), 0o644)?;
+    let sha256 = Sha256::of(&text);
+    if out.json {
+        out.doc(&json!({"path": path.display().to_string(), "sha256": sha256, "verdict": doc.get("verdict")}));
+        return Ok(Exit::Ok);
+    }
+    let word = |name: &str| brief(doc.get(name).and_then(Value::as_str).unwrap_or("-"), 300);
+    out.line(format!("{}  verdict {}  sha256:{sha256}", path.display(), word("verdict")));
+    out.say(format!("hint: judge it again with `verifica replay {}`", path.display()));
     Ok(Exit::Ok)
 }
 

@@ -1,7 +1,8 @@
 //! `verifica replay`: judge stored observations again, offline. Every outcome and every reason must come out as it was
-//! recorded, to the byte (V61); what does not is shown and the code is 1.
+//! recorded, to the byte (V61), and a signed verdict in the file must be the verdict on exactly this evidence; what does
+//! not hold is shown and the code is 1. The code says nothing about what the verdict was: an auditor asks whether it is
+//! true.
 
-use super::check::exit;
 use super::json_source;
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
@@ -13,8 +14,12 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Ends with 1 when something recorded does not come out again. When everything does, it ends as the verdict that came
-out: 0 pass, 1 fail, 3 undecided, 4 no sandbox.")]
+Examples:
+  verifica check tests.json --evidence-out seen.json && verifica replay seen.json
+  verifica libro evidence CONTRACT --out seen.json && verifica replay seen.json
+
+Ends with 0 when everything recorded comes out again, whatever the verdict was; with 1 when something does not; with 2
+when the file cannot be judged. Whose key signed the verdict is not asked here: see `verifica verify`.")]
 pub struct Args {
     /// An evidence file, or - for stdin
     file: PathBuf,
@@ -36,12 +41,13 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     }
     let replayed = replay_with(&evidence, &load)
         .map_err(|why| Failure::usage("the evidence cannot be judged").at(args.file.display()).why(why))?;
-    let exit = if replayed.same() { exit(&replayed.results) } else { Exit::Fail };
+    let exit = if replayed.same() { Exit::Ok } else { Exit::Fail };
     if out.json {
         let mut doc = check_json(&replayed.results);
         doc["schema"] = "verifica.replay/1".into();
         doc["same"] = replayed.same().into();
         doc["rules"] = replayed.rules.as_str().into();
+        doc["checks"] = json!(replayed.checks);
         doc["differences"] = json!(replayed.differences);
         out.doc(&doc);
         return Ok(exit);
@@ -75,6 +81,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
         ));
         replayed.differences.iter().for_each(|difference| out.line(format!("  - {}", clean(difference))));
     }
+    out.say("checks made");
+    replayed.checks.iter().for_each(|check| out.say(format!("  - {}", clean(check))));
     out.say(format!("judged by the rules {}", replayed.rules));
     Ok(exit)
 }

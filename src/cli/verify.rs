@@ -13,6 +13,7 @@ use crate::config::house_url;
 use crate::limits;
 use crate::refusal::Exit;
 use crate::time::{Clock, Timestamp};
+use crate::verdict::EvidenceName;
 use crate::wire::address::{Address, Domain};
 use crate::wire::card::{AgentCard, DomainCard};
 use crate::wire::envelope::Envelope;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   verifica verify verdict.json --key 11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo
+  verifica verify seen.json --card house.json     (evidence from `verifica libro evidence`)
   verifica agent card libro@mar.example --json > libro.json
   verifica verify receipt.json --card libro.json
   verifica verify receipt.json --house https://mail.mar.example     (network)")]
@@ -84,7 +86,7 @@ struct Checked {
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     let source = json_source::read_file(&args.file, out)?;
-    let documents = documents(source.value);
+    let documents = documents(&source.value);
     if documents.is_empty() {
         return Err(Failure::usage("there is no signed document in this file")
             .at(args.file.display())
@@ -93,7 +95,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
     let mut checked = Vec::new();
     for doc in &documents {
         let trust = trust(args, doc, out)?;
-        checked.push(check(doc, trust.as_ref(), lib::SystemClock.now()));
+        let mut one = check(doc, trust.as_ref(), lib::SystemClock.now());
+        beside(&source.value, doc, &mut one);
+        checked.push(one);
     }
     let exit = if checked.iter().any(|c| c.fault.is_some()) {
         Exit::Fail
@@ -138,10 +142,12 @@ fn export(documents: &[Value], exit: Exit, out: &Out) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// The signed documents of a file: itself, the envelope of a mailbox record, or the verdicts in a contract's history.
-fn documents(value: Value) -> Vec<Value> {
-    if signature_field(&value).is_some() || dsse::is_envelope(&value) {
-        return vec![value];
+/// The signed documents of a file: itself, the verdict that an operation carries, the envelope of a mailbox record, the
+/// verdict beside its evidence, or the verdicts in a contract's history.
+fn documents(value: &Value) -> Vec<Value> {
+    if signature_field(value).is_some() || dsse::is_envelope(value) {
+        let carried = value.pointer("/content/body/veredicto").filter(|verdict| signature_field(verdict).is_some());
+        return [Some(value), carried].into_iter().flatten().cloned().collect();
     }
     let attestations = value.get("attestations").and_then(Value::as_array).into_iter().flatten();
     let inner = ["envelope", "veredicto", "receipt", "record", "card", "contract", "seal"]
@@ -150,7 +156,28 @@ fn documents(value: Value) -> Vec<Value> {
     let history = value.get("history").and_then(Value::as_array).into_iter().flatten();
     let history = history.filter_map(|item| item.get("veredicto"));
     let listed = value.as_array().into_iter().flatten();
-    inner.chain(history).chain(attestations).chain(listed).flat_map(|inner| documents(inner.clone())).collect()
+    inner.chain(history).chain(attestations).chain(listed).flat_map(documents).collect()
+}
+
+/// What the file around a verdict says about it: evidence must be the one that the verdict names, a contract the one it
+/// is about.
+fn beside(file: &Value, doc: &Value, checked: &mut Checked) {
+    if checked.what != Is::Verdict || checked.fault.is_some() {
+        return;
+    }
+    if file.get("looks").is_some() && file.get("veredicto") == Some(doc) {
+        if doc.get("evidence") != Some(&json!(EvidenceName::of(file))) {
+            checked.fault = Some("the evidence in this file is not the one that the verdict names".into());
+            return;
+        }
+        checked
+            .checks
+            .push("the evidence in this file is the one that the verdict names; replay judges it again".into());
+    }
+    let contract = file.get("contract").filter(|contract| contract.is_object()).unwrap_or(file);
+    if contract.get("history").is_some() && contract.get("id") != doc.get("contract") {
+        checked.fault = Some("the verdict is about another contract than the one it stands in".into());
+    }
 }
 
 fn signature_field(doc: &Value) -> Option<&'static str> {
@@ -474,10 +501,19 @@ mod tests {
     #[test]
     fn signed_documents_are_found_inside_others() {
         let verdict = signed(json!({"tipo": "veredicto"}), 1);
-        assert_eq!(documents(verdict.clone()).len(), 1);
-        assert_eq!(documents(json!({"envelope": verdict})).len(), 1);
-        assert_eq!(documents(json!({"history": [{"op": "accept"}, {"op": "release", "veredicto": verdict}]})).len(), 1);
-        assert_eq!(documents(json!([verdict, verdict])).len(), 2);
-        assert_eq!(documents(json!({"a": 1})).len(), 0);
+        let operation = signed(json!({"content": {"body": {"op": "release", "veredicto": verdict}}}), 1);
+        for (file, found) in [
+            (verdict.clone(), 1),
+            (json!({"envelope": verdict}), 1),
+            (json!({"history": [{"op": "accept"}, {"op": "release", "veredicto": verdict}]}), 1),
+            (json!({"contract": {"history": [{"op": "release", "veredicto": verdict}]}}), 1),
+            (json!({"looks": [], "veredicto": verdict}), 1),
+            (operation.clone(), 2),
+            (json!({"envelope": operation}), 2),
+            (json!([verdict, verdict]), 2),
+            (json!({"a": 1}), 0),
+        ] {
+            assert_eq!(documents(&file).len(), found, "{file}");
+        }
     }
 }

@@ -286,6 +286,23 @@ impl AgentClient {
         self.signed(reqwest::Method::GET, &format!("/libro/contrato/{id}"), &[], None, true).await
     }
 
+    /// What the verdict that ended a contract stands on, with the verdict; `verdict::replay` judges it again.
+    pub async fn evidence(&self, contract: &str) -> Result<Value, ClientError> {
+        let id: String = url::form_urlencoded::byte_serialize(contract.as_bytes()).collect();
+        self.signed(reqwest::Method::GET, &format!("/libro/contrato/{id}/evidencia"), &[], None, true).await
+    }
+
+    /// The same from another house, of which this agent is a party's.
+    pub async fn evidence_at(&self, house: &HouseClient, contract: &str) -> Result<Value, ClientError> {
+        let doc = well_known(house).await?;
+        let domain = Domain::parse(doc.get("domain").and_then(Value::as_str).unwrap_or_default())?;
+        let host = lives_at(house, &DomainCard::verify(doc, &domain, None)?)?;
+        let id: String = url::form_urlencoded::byte_serialize(contract.as_bytes()).collect();
+        let path = format!("/libro/contrato/{id}/evidencia");
+        let authorize = || Ok(Some(self.token("GET", &path, &host)));
+        house.json(self.call(reqwest::Method::GET, &path, None, &authorize, true)).await
+    }
+
     /// The statement of the agent's account; `query` may set `desde`, `hasta` and `limit`.
     pub async fn statement(&self, query: &[(&str, String)]) -> Result<Value, ClientError> {
         self.signed(reqwest::Method::GET, "/libro/estado", &self.own_account(query), None, true).await
@@ -403,15 +420,11 @@ impl AgentClient {
         query
     }
 
-    /// A house that says it lives elsewhere could pass the credentials it is shown on to the house there.
     async fn fetch_domain_card(&self) -> Result<DomainCard, ClientError> {
         let domain = self.address().domain();
         let doc = well_known(&self.house).await?;
         let card = DomainCard::verify(doc, &domain, self.identity.house_key.as_ref())?;
-        let (said, used) = (host_of(&card.estafeta), host_of(self.house.url()));
-        if said != used && !self.house.is_loopback() {
-            return Err(self.bad(&format!("the house says that it lives at {}; use that URL", card.estafeta)));
-        }
+        lives_at(&self.house, &card)?;
         Ok(card)
     }
 
@@ -419,9 +432,12 @@ impl AgentClient {
         let card = self.domain.get().ok_or_else(|| ClientError::Setup("the house is not known yet".into()))?;
         let host =
             host_of(&card.estafeta).ok_or_else(|| self.bad("the estafeta URL of the domain card has no host"))?;
+        Ok(self.token(method, path, &host))
+    }
+
+    fn token(&self, method: &str, path: &str, host: &str) -> String {
         let nonce = uuid::Uuid::new_v4().to_string();
-        let request = Request { method, path, host: &host };
-        Ok(Token::header(self.address(), &self.identity.sig, request, self.clock.now(), &nonce))
+        Token::header(self.address(), &self.identity.sig, Request { method, path, host }, self.clock.now(), &nonce)
     }
 
     fn registration(&self, joining: &Joining) -> Value {
@@ -601,6 +617,17 @@ impl Clock for SystemClock {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Timestamp::from_millis(since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
     }
+}
+
+/// The host that credentials for a house are bound to. A house that says it lives elsewhere could pass the credentials it
+/// is shown on to the house there.
+fn lives_at(house: &HouseClient, card: &DomainCard) -> Result<String, ClientError> {
+    let bad = |why: String| ClientError::BadAnswer { url: house.url().to_owned(), why };
+    let said = host_of(&card.estafeta).ok_or_else(|| bad("the estafeta URL of the domain card has no host".into()))?;
+    if host_of(house.url()).as_ref() != Some(&said) && !house.is_loopback() {
+        return Err(bad(format!("the house says that it lives at {}; use that URL", card.estafeta)));
+    }
+    Ok(said)
 }
 
 /// The public directory of a house, without being anybody.

@@ -10,7 +10,6 @@ use crate::limits;
 use crate::observe::Fetcher;
 use crate::observe::look::{Looked, look};
 use crate::probe::plan::Suite;
-use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
 use crate::record::{Contract, Decision, LookRow};
 use crate::refusal::Refusal;
@@ -128,7 +127,7 @@ impl Arbiter {
         let settings = &self.doors.house.settings;
         let urls = UrlPolicy { addresses: settings.addresses.clone() };
         let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities));
-        let delivery = delivery_of(contract);
+        let delivery = settle::delivery_of(contract);
         let looking = look(&self.fetcher, &suite, &delivery, settings.policy.timeout_ms, &*self.doors.clock);
         tokio::pin!(looking);
         let half = Duration::from_millis(limits::LOOK_LEASE_MS.unsigned_abs() / 2);
@@ -183,10 +182,4 @@ impl Arbiter {
             })
             .await
     }
-}
-
-/// What the seller delivered, as the contract keeps it.
-fn delivery_of(contract: &Contract) -> Delivery {
-    let text = |field: &str| contract.more.get(field).and_then(Value::as_str).map(str::to_owned);
-    Delivery { evidence_sha256: text("evidence_sha256"), evidence: text("evidence") }
 }

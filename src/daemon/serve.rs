@@ -250,7 +250,7 @@ async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken) {
             () = stopping.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(limits::HOUSEKEEPING_MS)) => {}
         }
-        if let Err(error) = doors.store.housekeeping(doors.now()).await {
+        if let Err(error) = doors.store.housekeeping(doors.now(), doors.house.settings.evidence_keep_ms).await {
             tracing::warn!(event = "housekeeping_failed", error = %error);
         }
     }

@@ -265,6 +265,8 @@ pub(super) fn end(doing: &mut Doing<'_, '_>, mut contract: Contract, ending: End
     }
     let entry = doing.post(posting)?;
 
+    // What the arbiter saw of a contract that somebody else ended supports nothing.
+    let judged = ending.extra.contains_key("veredicto");
     let mut extra = ending.extra;
     extra.insert("asiento".into(), entry.id.as_str().into());
     contract.history.push(item(doing, extra));
@@ -274,6 +276,9 @@ pub(super) fn end(doing: &mut Doing<'_, '_>, mut contract: Contract, ending: End
     if let Some(mut look) = doing.ctx.view.look(&contract.id) {
         look.done = true;
         doing.change(Change::PutLook(look));
+        if !judged {
+            doing.change(Change::ForgetEvidence { contract: contract.id.clone() });
+        }
     }
     let mut body = json!({"contract": contract.to_json(), "asiento": entry.doc});
     let silence = (doing.name == Op::Expire).then(|| {
@@ -354,7 +359,10 @@ fn said_of(doing: &mut Doing<'_, '_>, contract: &Contract, releases: bool) -> Re
     let kept = if canonical(verdict).len() <= limits::VERDICT_BYTES_MAX {
         verdict.clone()
     } else {
-        json!({"pasa": releases, "sha256": canonical_sha256(verdict), "omitted": "longer than a contract keeps"})
+        json!({
+            "pasa": releases, "sha256": canonical_sha256(verdict), "omitted": "longer than a contract keeps",
+            "evidence": verdict.get("evidence"),
+        })
     };
     extra.insert("veredicto".into(), kept);
     if doing.sender().is_system(&doing.ctx.house.domain, SystemName::Verifica) {

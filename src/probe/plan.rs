@@ -91,8 +91,13 @@ impl Suite {
     pub fn from_terms(terms: &serde_json::Value, policy: &UrlPolicy, capabilities: &Capabilities) -> Suite {
         match declared(terms) {
             Some(tests) => Suite::from_tests(tests, policy, capabilities),
-            None => Suite { tests: Vec::new(), refused: None, source: "[]".to_owned() },
+            None => Suite { tests: Vec::new(), refused: None, source: NO_TESTS.to_owned() },
         }
+    }
+
+    /// The text that [`Suite::from_terms`] judges, without reading it.
+    pub fn source_of(terms: &serde_json::Value) -> String {
+        declared(terms).map_or_else(|| NO_TESTS.to_owned(), serde_json::Value::to_string)
     }
 
     /// One test object or a list of them.
@@ -349,6 +354,7 @@ fn unreadable(fault: &Fault) -> String {
     format!("the tests cannot be read: {fault}")
 }
 
+const NO_TESTS: &str = "[]";
 pub const ACCEPT_ANY: &str = "*/*";
 pub const ACCEPT_JSON: &str = "application/json";
 const UNENFORCED_CHARS: usize = 200;

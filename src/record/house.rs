@@ -38,6 +38,8 @@ pub struct Settings {
     /// Whether verifica@ of this house arbitrates.
     pub arbiter: bool,
     pub on_undecided_at_expiry: OnUndecided,
+    /// How long what a verdict stands on is kept after its contract ended.
+    pub evidence_keep_ms: i64,
     /// How looks are made.
     pub policy: ProbePolicy,
     /// The test types that this host can run now.
@@ -92,6 +94,7 @@ impl Default for Settings {
             review_window_ms: limits::REVIEW_WINDOW_MS,
             arbiter: true,
             on_undecided_at_expiry: OnUndecided::Hold,
+            evidence_keep_ms: limits::EVIDENCE_KEEP_MS,
             policy: ProbePolicy::default(),
             capabilities: Capabilities::network(),
             addresses: AddressRule::default(),

@@ -18,7 +18,7 @@ pub struct LookRow {
     pub lease_until: Option<Timestamp>,
     /// Looks that ended undecided, in a row.
     pub attempts: u32,
-    /// The first of two looks that must agree, with its evidence, waiting for the second.
+    /// The first of two looks that must agree, with the hash of what was judged, waiting for the second.
     #[serde(default)]
     pub first: Option<Value>,
     /// The signed verdict envelope, from before it is posted until the ledger has taken it.
@@ -32,11 +32,22 @@ pub struct LookRow {
     pub done: bool,
 }
 
-/// A stored observation, named by the hash of its bytes.
+/// A stored observation, named by the hash of its bytes. Each contract has its own copy, since each is forgotten in its
+/// own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservationRow {
     pub sha256: Sha256,
     pub at: Timestamp,
     pub contract: String,
+    pub bytes: Vec<u8>,
+}
+
+/// The evidence that a signed verdict stands on, with its observations by hash; named by the hash of its bytes. There is
+/// at most one a contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvidenceRow {
+    pub contract: String,
+    pub sha256: Sha256,
+    pub at: Timestamp,
     pub bytes: Vec<u8>,
 }

@@ -8,11 +8,12 @@
 
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, Change, Contract, Decision, Entry, Invitation, Job, LookRow, MailRecord, Mandate,
-    MandateState, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
+    AccountPage, AgentRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
+    Mandate, MandateState, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;
+use crate::wire::digest::Sha256;
 use crate::wire::key::PublicKey;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,7 +38,8 @@ pub struct MemoryView {
     seals: BTreeMap<(String, Address), SealRecord>,
     operations: BTreeMap<(Address, String), OperationRecord>,
     looks: BTreeMap<String, LookRow>,
-    observations: BTreeMap<[u8; 32], ObservationRow>,
+    observations: BTreeMap<(String, [u8; 32]), ObservationRow>,
+    evidence: BTreeMap<String, EvidenceRow>,
     pins: BTreeMap<String, PublicKey>,
     domain_card: BTreeMap<(), Value>,
     events: BTreeMap<u64, (&'static str, Timestamp, String, Value)>,
@@ -102,8 +104,12 @@ impl MemoryView {
         self.looks.values()
     }
 
-    pub fn observation(&self, sha256: &[u8; 32]) -> Option<&ObservationRow> {
-        self.observations.get(sha256)
+    pub fn observation(&self, contract: &str, sha256: &Sha256) -> Option<&ObservationRow> {
+        self.observations.get(&(contract.to_owned(), sha256.0))
+    }
+
+    pub fn evidence(&self, contract: &str) -> Option<&EvidenceRow> {
+        self.evidence.get(contract)
     }
 
     pub fn pin(&self, domain: &str) -> Option<&PublicKey> {
@@ -227,7 +233,15 @@ impl MemoryView {
                 self.put(undo, |m| &mut m.operations, key, operation);
             }
             Change::PutLook(look) => self.put(undo, |m| &mut m.looks, look.contract.clone(), look),
-            Change::PutObservation(row) => self.put(undo, |m| &mut m.observations, row.sha256.0, row),
+            Change::PutObservation(row) => {
+                self.put(undo, |m| &mut m.observations, (row.contract.clone(), row.sha256.0), row);
+            }
+            Change::PutEvidence(row) => self.put(undo, |m| &mut m.evidence, row.contract.clone(), row),
+            Change::ForgetEvidence { contract } => {
+                let seen: Vec<_> = self.observations.keys().filter(|(of, _)| *of == contract).cloned().collect();
+                seen.into_iter().for_each(|key| self.take(undo, |m| &mut m.observations, key));
+                self.take(undo, |m| &mut m.evidence, contract);
+            }
             Change::InsertPin { domain, key, .. } => {
                 if !self.pins.contains_key(&domain) {
                     self.put(undo, |m| &mut m.pins, domain, key);
@@ -292,6 +306,19 @@ impl MemoryView {
                 None => map(m).remove(&key),
             };
         }));
+    }
+
+    fn take<K: Ord + Clone + 'static, V: 'static>(
+        &mut self,
+        undo: &mut Undo,
+        map: fn(&mut MemoryView) -> &mut BTreeMap<K, V>,
+        key: K,
+    ) {
+        if let Some(before) = map(self).remove(&key) {
+            undo.0.push(Box::new(move |m| {
+                map(m).insert(key, before);
+            }));
+        }
     }
 
     fn newest<T: Clone>(&self, records: Vec<&T>, order: impl Fn(&T) -> u64, limit: usize) -> Vec<T> {

@@ -18,7 +18,7 @@ pub use house::{House, Registration, Settings};
 pub use ledger::{
     AccountPage, Contract, ContractState, Entry, Line, Mandate, MandateState, OperationRecord, SealRecord,
 };
-pub use look::{LookRow, ObservationRow};
+pub use look::{EvidenceRow, LookRow, ObservationRow};
 pub use mail::{Job, JobStatus, MailRecord, SeenRecord};
 
 use crate::refusal::Refusal;
@@ -127,6 +127,12 @@ pub enum Change {
     /// Inserts or replaces the look of a contract.
     PutLook(LookRow),
     PutObservation(ObservationRow),
+    /// Inserts or replaces the evidence of a contract's verdict.
+    PutEvidence(EvidenceRow),
+    /// What was seen for a contract, and the evidence made of it: no verdict stands on them.
+    ForgetEvidence {
+        contract: String,
+    },
     /// First wins: a pinned key changes only by the operator's hand.
     InsertPin {
         domain: String,

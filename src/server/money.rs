@@ -4,15 +4,17 @@ use super::doors::Doors;
 use super::http::{Payload, Reply};
 use super::mail::{answered, page};
 use super::routes::{App, Call};
+use crate::arbiter::settle;
 use crate::ids::Ids;
 use crate::libro::statement::{Range, Statement};
 use crate::libro::{self, Books, Ctx, views};
 use crate::limits;
 use crate::mail::Answer;
-use crate::record::{Cards, Change, Decision, View};
+use crate::record::{Cards, Change, Contract, Decision, View};
 use crate::refusal::{Refusal, Rule};
-use crate::wire::Amount;
+use crate::verdict::exported;
 use crate::wire::address::Address;
+use crate::wire::{Amount, Sha256};
 use serde_json::{Map, Value, json};
 
 pub async fn account(app: &App, call: Call) -> Result<Reply, Refusal> {
@@ -30,15 +32,29 @@ pub async fn account(app: &App, call: Call) -> Result<Reply, Refusal> {
 }
 
 pub async fn contract(app: &App, call: Call) -> Result<Reply, Refusal> {
-    let caller = call.caller()?;
-    app.doors.spend(caller).await?;
-    let id = call.param("id").to_owned();
-    let found = app.doors.read(move |reader| Ok(reader.contract(&id))).await?;
-    let contract = found.ok_or_else(|| Refusal::new(Rule::NoSuchContract, "no such contract"))?;
-    if !contract.parties().contains(&caller.card.address) {
-        return Err(Refusal::new(Rule::NotAParty, "only its parties may read a contract"));
-    }
-    Ok(Reply::ok(views::contract(&contract)))
+    Ok(Reply::ok(views::contract(&own_contract(app, &call).await?)))
+}
+
+/// `GET /libro/contrato/{id}/evidencia`: what the verdict on a contract stands on, observations included, and the verdict.
+pub async fn evidence(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let contract = own_contract(app, &call).await?;
+    let house = app.doors.house.clone();
+    let found = app.doors.read(move |reader| {
+        let (kept, look) = (reader.evidence(&contract.id)?, reader.look(&contract.id));
+        let kept = match settle::evidence_of(&house, &contract, look.as_ref(), kept) {
+            Ok(kept) => kept,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let load = |sha256: &Sha256| reader.observation(&contract.id, sha256).ok().flatten().map(|row| row.bytes);
+        Ok(exported(&kept.document, &kept.verdict, &load).map_err(|name| {
+            tracing::error!(event = "observation_lost", contract = %contract.id, sha256 = %name);
+            Refusal::new(
+                Rule::StoreUnavailable,
+                "an observation of this verdict cannot be read; the operator's log has it",
+            )
+        }))
+    });
+    Ok(Reply::ok(found.await??))
 }
 
 pub async fn statement(app: &App, call: Call) -> Result<Reply, Refusal> {
@@ -116,6 +132,19 @@ pub async fn topup(app: &App, call: Call) -> Result<Reply, Refusal> {
         Ok(Decision { changes: books.into_changes(), reply: entry })
     });
     Ok(answered(Answer::new(201, entry.await?)))
+}
+
+/// The contract of the path, for its parties alone.
+async fn own_contract(app: &App, call: &Call) -> Result<Contract, Refusal> {
+    let caller = call.caller()?;
+    app.doors.spend(caller).await?;
+    let id = call.param("id").to_owned();
+    let found = app.doors.read(move |reader| Ok(reader.contract(&id))).await?;
+    let contract = found.ok_or_else(|| Refusal::new(Rule::NoSuchContract, "no such contract"))?;
+    if !contract.parties().contains(&caller.card.address) {
+        return Err(Refusal::new(Rule::NotAParty, "only its parties may read a contract"));
+    }
+    Ok(contract)
 }
 
 fn own_account(asked: &str, own: &Address) -> Result<(), Refusal> {

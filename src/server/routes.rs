@@ -139,6 +139,7 @@ pub const TABLE: &[Route] = &[
     route!("GET" "/outbox/{local}", Owner, body 0, Keep::No, None => mail::outbox),
     route!("GET" "/libro/cuenta/{address}", AnyAgent, body 0, Keep::No, None => money::account),
     route!("GET" "/libro/contrato/{id}", AnyAgent, body 0, Keep::No, None => money::contract),
+    route!("GET" "/libro/contrato/{id}/evidencia", AnyAgent, body 0, Keep::No, Some("evidence") => money::evidence),
     route!("GET" "/libro/estado", AnyAgent, body 0, Keep::No, None => money::statement),
     route!("GET" "/libro/diario", House, body 0, Keep::No, None => money::journal),
     route!("POST" "/libro/topup", House, body SMALL, Keep::No, None => money::topup),

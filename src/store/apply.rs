@@ -54,6 +54,11 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
             let row = params![seen.sha256.hex(), seen.at.millis(), seen.contract, seen.bytes];
             rows.exec(sql::PUT_OBSERVATION, row).map(drop)
         }
+        Change::PutEvidence(row) => {
+            let row = params![row.contract, row.sha256.hex(), row.at.millis(), row.bytes];
+            rows.exec(sql::PUT_EVIDENCE, row).map(drop)
+        }
+        Change::ForgetEvidence { contract } => forget_evidence(rows, contract),
         Change::InsertPin { domain, key, at } => {
             rows.exec(sql::INSERT_PIN, params![domain, key.kid(), at.millis()]).map(drop)
         }
@@ -313,8 +318,12 @@ fn insert_contract(rows: &Rows<'_>, contract: &Contract) -> Result<(), StoreErro
 
 fn put_contract(rows: &Rows<'_>, contract: &Contract) -> Result<(), StoreError> {
     let state = contract.state.as_str();
-    let row = params![contract.id, state, !contract.state.terminal(), contract.updated.millis(), text(contract)?];
+    let ended = contract.state.terminal();
+    let row = params![contract.id, state, !ended, contract.updated.millis(), text(contract)?];
     if rows.exec(sql::UPDATE_CONTRACT, row)? == 1 {
+        if ended {
+            rows.exec(sql::EVIDENCE_ENDED, params![contract.id, contract.updated.millis()])?;
+        }
         return Ok(());
     }
     match rows.text(sql::CONTRACT_STATE, [&contract.id])? {
@@ -323,6 +332,12 @@ fn put_contract(rows: &Rows<'_>, contract: &Contract) -> Result<(), StoreError> 
             Err(StoreError::Bug(format!("contract {} ended as {ended} and cannot become {state}", contract.id)))
         }
     }
+}
+
+/// What was seen for a contract and the evidence made of it, both or neither.
+pub(super) fn forget_evidence(rows: &Rows<'_>, contract: &str) -> Result<(), StoreError> {
+    rows.exec(sql::FORGET_OBSERVATIONS, [contract])?;
+    rows.exec(sql::FORGET_EVIDENCE, [contract]).map(drop)
 }
 
 fn insert_mandate(rows: &Rows<'_>, mandate: &Mandate) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@
 //! turn goes on from where it stood and not from the oldest row.
 
 use super::rows::{self, Rows};
-use super::{Denied, Store, StoreError, sql};
+use super::{Denied, Store, StoreError, apply, sql};
 use crate::limits;
 use crate::record::{Job, LookRow};
 use crate::time::Timestamp;
@@ -101,9 +101,9 @@ impl Store {
         Ok(earliest.await?.map(|at| Timestamp::from_millis(at).max(now)))
     }
 
-    /// Forgets nonces that no credential can carry any more, and rates of past minutes. In small pieces, so that no
-    /// command waits long behind it.
-    pub async fn housekeeping(&self, now: Timestamp) -> Result<(), StoreError> {
+    /// Forgets nonces that no credential can carry any more, rates of past minutes, and the evidence of contracts that
+    /// ended more than `evidence_keep_ms` ago. In small pieces, so that no command waits long behind it.
+    pub async fn housekeeping(&self, now: Timestamp, evidence_keep_ms: i64) -> Result<(), StoreError> {
         let oldest_nonce = now.minus(limits::NONCE_KEEP_MS).millis();
         let oldest_minute = now.minute() - limits::RATE_KEEP_MINUTES;
         let piece = limits::STORE_PRUNE_ROWS;
@@ -112,6 +112,21 @@ impl Store {
                 let nonces = rows.exec(sql::PRUNE_NONCE, params![oldest_nonce, piece as i64])?;
                 let rates = rows.exec(sql::PRUNE_RATE, params![oldest_minute, piece as i64])?;
                 Ok(nonces.max(rates))
+            });
+            if pruned.await.map_err(Denied::into_fault)? < piece {
+                break;
+            }
+        }
+        let oldest_end = now.minus(evidence_keep_ms).millis();
+        let piece = limits::EVIDENCE_PRUNE_CONTRACTS;
+        loop {
+            let pruned = self.command(move |rows| {
+                let lapsed: Vec<String> =
+                    rows.many(sql::EVIDENCE_LAPSED, params![oldest_end, piece as i64], |row| Ok(row.get(0)?))?;
+                for contract in &lapsed {
+                    apply::forget_evidence(rows, contract)?;
+                }
+                Ok(lapsed.len())
             });
             if pruned.await.map_err(Denied::into_fault)? < piece {
                 return Ok(());

@@ -5,8 +5,8 @@
 use super::rows::{self, Rows, bound};
 use super::{StoreError, apply, schema, sql};
 use crate::record::{
-    AccountPage, AgentRecord, Contract, ContractState, Entry, Invitation, Job, LookRow, MailRecord, Mandate,
-    ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
+    AccountPage, AgentRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
+    Mandate, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;
@@ -170,22 +170,24 @@ impl Reader<'_> {
         Ok(Counts { agents: apply::agents(&self.0)?, queue })
     }
 
-    pub fn observation(&self, sha256: &Sha256) -> Result<Option<ObservationRow>, StoreError> {
-        self.0.one(sql::OBSERVATION, [sha256.hex()], |row| {
-            let sha256: String = row.get(0)?;
-            Ok(ObservationRow {
-                sha256: Sha256::parse(&sha256)
-                    .ok_or_else(|| StoreError::Bug(format!("{sha256} is not the name of an observation")))?,
-                at: rows::instant(row, 1)?,
-                contract: row.get(2)?,
-                bytes: row.get(3)?,
-            })
+    pub fn observation(&self, contract: &str, sha256: &Sha256) -> Result<Option<ObservationRow>, StoreError> {
+        self.0.one(sql::OBSERVATION, params![contract, sha256.hex()], |row| {
+            let (at, contract, bytes) = (rows::instant(row, 1)?, row.get(2)?, row.get(3)?);
+            Ok(ObservationRow { sha256: hash(row, 0)?, at, contract, bytes })
         })
     }
 
-    /// Names of the observations that were made for this contract, newest first.
+    /// Names of the observations that are kept for this contract.
     pub fn observations_of(&self, contract: &str, limit: usize) -> Result<Vec<String>, StoreError> {
         self.0.many(sql::OBSERVATIONS_OF, params![contract, bound(limit)], |row| Ok(row.get(0)?))
+    }
+
+    /// What the verdict on this contract stands on.
+    pub fn evidence(&self, contract: &str) -> Result<Option<EvidenceRow>, StoreError> {
+        self.0.one(sql::EVIDENCE, [contract], |row| {
+            let (contract, at, bytes) = (row.get(0)?, rows::instant(row, 2)?, row.get(3)?);
+            Ok(EvidenceRow { contract, sha256: hash(row, 1)?, at, bytes })
+        })
     }
 
     /// Looks that are not done, the next one first.
@@ -340,6 +342,11 @@ fn snapshot<T>(conn: &Connection, queries: impl FnOnce(&Reader<'_>) -> Result<T,
 /// A mail with its place in the mailbox: when it came to be visible, then in which order it arrived.
 fn placed(row: &Row<'_>) -> Result<((i64, i64), MailRecord), StoreError> {
     Ok(((row.get(8)?, row.get(9)?), rows::mail(row)?))
+}
+
+fn hash(row: &Row<'_>, column: usize) -> Result<Sha256, StoreError> {
+    let text: String = row.get(column)?;
+    Sha256::parse(&text).ok_or_else(|| StoreError::Bug(format!("{text} is not a stored hash")))
 }
 
 fn key(kid: &str) -> Result<PublicKey, StoreError> {

@@ -137,7 +137,8 @@ fn has_tables(conn: &Connection) -> Result<bool, StoreError> {
 
 /// Documents are kept whole, as JSON text, so that unknown fields and signatures survive. A column beside them exists
 /// only where a query needs it. Times are milliseconds since the epoch.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE domain_card (one INTEGER PRIMARY KEY CHECK (one = 1), doc TEXT NOT NULL) STRICT;
@@ -324,7 +325,29 @@ CREATE TABLE event (
     data TEXT NOT NULL
 ) STRICT;
 CREATE INDEX event_name ON event (name, at, seq);
-"];
+",
+    "
+CREATE TABLE seen_for (
+    contract TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (contract, sha256)
+) STRICT;
+INSERT INTO seen_for SELECT contract, sha256, at, bytes FROM observation;
+DROP TABLE observation;
+ALTER TABLE seen_for RENAME TO observation;
+
+CREATE TABLE evidence (
+    contract TEXT NOT NULL PRIMARY KEY,
+    ended INTEGER,
+    sha256 TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+CREATE INDEX evidence_ended ON evidence (ended, contract) WHERE ended IS NOT NULL;
+",
+];
 
 #[cfg(test)]
 mod tests {
@@ -353,6 +376,21 @@ mod tests {
             assert_eq!(user_version(&conn), Ok(3));
         }
         assert_eq!(pragma(&conn, "application_id"), Ok(i64::from(APPLICATION_ID)));
+    }
+
+    #[test]
+    fn observations_of_the_first_version_are_kept() {
+        let mut conn = memory();
+        migrate(&mut conn, &MIGRATIONS[..1]).expect("the first version");
+        conn.execute("INSERT INTO observation (sha256, at, contract, bytes) VALUES ('ab', 7, 'c', x'00ff')", [])
+            .expect("kept");
+        migrate(&mut conn, MIGRATIONS).expect("this version");
+        let row: (String, i64, Vec<u8>) = conn
+            .query_row("SELECT sha256, at, bytes FROM observation WHERE contract = 'c'", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .expect("still kept");
+        assert_eq!(row, ("ab".to_owned(), 7, vec![0, 255]));
     }
 
     #[test]

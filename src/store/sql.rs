@@ -134,10 +134,17 @@ statements! {
         RETURNING doc, lease_until";
     RELEASE_LOOKS = "UPDATE look INDEXED BY look_wake SET lease_until = NULL, wake = 0
         WHERE wake IS NOT NULL AND lease_until IS NOT NULL";
-    OBSERVATION = "SELECT sha256, at, contract, bytes FROM observation WHERE sha256 = ?1";
-    OBSERVATIONS_OF = "SELECT sha256 FROM observation WHERE contract = ?1 ORDER BY at DESC LIMIT ?2";
+    OBSERVATION = "SELECT sha256, at, contract, bytes FROM observation WHERE contract = ?1 AND sha256 = ?2";
+    OBSERVATIONS_OF = "SELECT sha256 FROM observation WHERE contract = ?1 ORDER BY sha256 LIMIT ?2";
     PUT_OBSERVATION = "INSERT INTO observation (sha256, at, contract, bytes) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT DO NOTHING";
+    FORGET_OBSERVATIONS = "DELETE FROM observation WHERE contract = ?1";
+    EVIDENCE = "SELECT contract, sha256, at, bytes FROM evidence WHERE contract = ?1";
+    PUT_EVIDENCE = "INSERT INTO evidence (contract, ended, sha256, at, bytes) VALUES (?1, NULL, ?2, ?3, ?4)
+        ON CONFLICT DO UPDATE SET ended = NULL, sha256 = excluded.sha256, at = excluded.at, bytes = excluded.bytes";
+    EVIDENCE_ENDED = "UPDATE evidence SET ended = ?2 WHERE contract = ?1 AND ended IS NULL";
+    EVIDENCE_LAPSED = "SELECT contract FROM evidence WHERE ended IS NOT NULL AND ended < ?1 ORDER BY ended LIMIT ?2";
+    FORGET_EVIDENCE = "DELETE FROM evidence WHERE contract = ?1";
 
     // the journal
     JOURNAL_LAST = "SELECT n, at FROM entry ORDER BY n DESC LIMIT 1";

@@ -1,6 +1,6 @@
 //! The verdict document (V62) and the answer of `check`. Both are unsigned here.
 
-use super::{Joint, Look, Policy, RULES, Verdict, joint};
+use super::{EvidenceName, Joint, Look, Policy, RULES, Verdict, joint};
 use crate::probe::observation::FetchKey;
 use crate::probe::result::TestResult;
 use crate::time::Timestamp;
@@ -18,6 +18,8 @@ pub struct Document<'a> {
     pub by: &'a str,
     pub at: Timestamp,
     pub policy: &'a Policy,
+    /// What it stands on, where that is kept.
+    pub evidence: Option<&'a EvidenceName>,
     /// Every look that the verdict stands on, oldest first.
     pub looks: &'a [Look],
     /// What they say together.
@@ -29,7 +31,7 @@ impl Document<'_> {
     pub fn to_json(&self) -> Value {
         let answer = self.agreed.joint();
         let looks: Vec<Value> = self.looks.iter().map(look).collect();
-        json!({
+        let mut document = json!({
             "nyx5": "1",
             "tipo": "veredicto",
             "id": self.id,
@@ -44,7 +46,11 @@ impl Document<'_> {
             "indeciso": answer.verdict == Verdict::Undecided,
             "razon": answer.razon,
             "resultados": results(&self.agreed.results),
-        })
+        });
+        if let Some(name) = self.evidence {
+            document["evidence"] = json!(name);
+        }
+        document
     }
 }
 
@@ -70,7 +76,7 @@ pub(super) fn observations(named: &BTreeMap<FetchKey, Sha256>) -> Value {
     Value::Array(named.iter().map(entry).collect())
 }
 
-fn look(look: &Look) -> Value {
+pub(super) fn look(look: &Look) -> Value {
     let answer = look.joint();
     let mut out = json!({
         "at": look.at.to_string(),

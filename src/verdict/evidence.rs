@@ -1,24 +1,28 @@
 //! The evidence file: everything that a verdict stands on, in one JSON document that can be judged again anywhere (V61).
 //!
 //! The tests are kept as the text they were, since a JSON value would lose digits of their numbers. Observations are
-//! inline, or named by hash where the reader has them elsewhere.
+//! inline, or named by hash where the reader has them elsewhere. A verdict names its evidence as it is with all of them
+//! by hash, so both forms have one name.
 
 use super::document::results;
 use super::{Look, Policy, RULES, Verdict};
 use crate::probe::exit_0::JobRun;
 use crate::probe::observation::{FetchKey, Observation};
-use crate::probe::plan::{Capabilities, Suite};
+use crate::probe::plan::Capabilities;
 use crate::probe::sha256::Delivery;
 use crate::probe::test::TestType;
 use crate::probe::url::{AddressRule, Network, UrlPolicy};
+use crate::wire::Sha256;
+use crate::wire::json::canonical_sha256;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// What was judged, and under which rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
-    pub suite: &'a Suite,
+    /// The tests as JSON text.
+    pub tests: &'a str,
     pub delivery: &'a Delivery,
     pub urls: &'a UrlPolicy,
     pub capabilities: &'a Capabilities,
@@ -29,22 +33,106 @@ pub struct Case<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct LookRecord<'a> {
     pub look: &'a Look,
-    pub seen: &'a BTreeMap<FetchKey, Observation>,
+    /// What its observations are, where they are at hand; otherwise they are named by hash.
+    pub seen: Option<&'a BTreeMap<FetchKey, Observation>>,
     /// Runs of each job by the position of its test.
     pub runs: &'a BTreeMap<usize, Vec<JobRun>>,
 }
 
+/// How a verdict names its evidence: as a whole, and by their own hashes the parts that nothing else in the verdict
+/// speaks of, so that what was changed can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceName {
+    /// Of the canonical evidence file with its observations by hash.
+    pub sha256: Sha256,
+    /// Of the text of the tests.
+    pub tests: Sha256,
+    /// Of the canonical delivery.
+    pub delivery: Sha256,
+}
+
+impl EvidenceName {
+    /// The name of an evidence file in either form, with or without its verdict.
+    pub fn of(evidence: &Value) -> EvidenceName {
+        let bare = named_by_hash(evidence);
+        let of = |field: &str| bare.get(field).unwrap_or(&Value::Null);
+        EvidenceName {
+            sha256: canonical_sha256(&bare),
+            tests: Sha256::of(of("tests").as_str().unwrap_or_default()),
+            delivery: canonical_sha256(of("delivery")),
+        }
+    }
+}
+
+/// The evidence file without its verdict and with every observation by its hash: what the house keeps.
+pub fn named_by_hash(evidence: &Value) -> Value {
+    let each_look = |look: &Value| {
+        with_observations(look, |entry| match serde_json::from_value::<Observation>(entry.clone()) {
+            Ok(seen) => json!({ "sha256": seen.sha256() }),
+            Err(_) => entry.clone(),
+        })
+    };
+    let mut bare: Map<String, Value> = Map::new();
+    for (field, value) in evidence.as_object().into_iter().flatten() {
+        match (field.as_str(), value) {
+            (VERDICT, _) => {}
+            ("looks", Value::Array(looks)) => {
+                bare.insert(field.clone(), looks.iter().map(each_look).collect());
+            }
+            _ => {
+                bare.insert(field.clone(), value.clone());
+            }
+        }
+    }
+    Value::Object(bare)
+}
+
+/// The evidence file as it leaves the house: with the observations that `load` finds, and the signed verdict. The error
+/// is the name of an observation that cannot be found or read.
+pub fn exported(kept: &Value, verdict: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) -> Result<Value, String> {
+    let mut missing = None;
+    let mut whole = kept.clone();
+    for look in whole.get_mut("looks").and_then(Value::as_array_mut).into_iter().flatten() {
+        *look = with_observations(look, |entry| {
+            let name = entry.get("sha256").and_then(Value::as_str).unwrap_or_default();
+            let found = Sha256::parse(name).and_then(|hash| load(&hash).filter(|bytes| Sha256::of(bytes) == hash));
+            let found = found.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            found.unwrap_or_else(|| {
+                missing = Some(name.to_owned());
+                Value::Null
+            })
+        });
+    }
+    if let Some(name) = missing {
+        return Err(name);
+    }
+    whole[VERDICT] = verdict.clone();
+    Ok(whole)
+}
+
+/// A look of an evidence file with other observations.
+fn with_observations(look: &Value, mut each: impl FnMut(&Value) -> Value) -> Value {
+    let mut changed: Map<String, Value> = Map::new();
+    for (field, value) in look.as_object().into_iter().flatten() {
+        let value = match value.as_array().filter(|_| field == "observations") {
+            Some(entries) => entries.iter().map(&mut each).collect(),
+            None => value.clone(),
+        };
+        changed.insert(field.clone(), value);
+    }
+    Value::Object(changed)
+}
+
 impl Case<'_> {
-    /// The evidence file, unsigned. `inline` keeps the observations in it; otherwise only their hashes.
-    pub fn to_json(&self, looks: &[LookRecord<'_>], agreed: &Look, inline: bool) -> Value {
-        let answer = agreed.joint();
-        let looks: Vec<Value> = looks.iter().map(|record| record.to_json(inline)).collect();
+    /// What is judged and under which rules, without anything that was seen. Two looks belong together only if this is
+    /// the same for both.
+    pub fn stated(&self) -> Value {
         let networks: Vec<String> = self.urls.addresses.allow.iter().map(Network::to_string).collect();
         json!({
             "schema": SCHEMA,
             "rules": RULES,
             "policy": self.policy,
-            "tests": self.suite.source(),
+            "tests": self.tests,
             "delivery": self.delivery,
             "urls": { "allow_networks": networks, "allow_private": self.urls.addresses.allow_private },
             "capabilities": {
@@ -52,28 +140,35 @@ impl Case<'_> {
                 "job_wall_s": self.capabilities.job_wall_s,
                 "unenforced": self.capabilities.unenforced,
             },
-            "looks": looks,
-            "verdict": answer.verdict.word(),
-            "pasa": answer.verdict == Verdict::Pass,
-            "indeciso": answer.verdict == Verdict::Undecided,
-            "razon": answer.razon,
-            "resultados": results(&agreed.results),
         })
+    }
+
+    /// The evidence file, unsigned.
+    pub fn to_json(&self, looks: &[LookRecord<'_>], agreed: &Look) -> Value {
+        let answer = agreed.joint();
+        let mut file = self.stated();
+        file["looks"] = looks.iter().map(|record| record.to_json()).collect();
+        file["verdict"] = answer.verdict.word().into();
+        file["pasa"] = (answer.verdict == Verdict::Pass).into();
+        file["indeciso"] = (answer.verdict == Verdict::Undecided).into();
+        file["razon"] = answer.razon.into();
+        file["resultados"] = results(&agreed.results);
+        file
     }
 }
 
 impl LookRecord<'_> {
-    fn to_json(self, inline: bool) -> Value {
-        let observations: Vec<Value> = self
-            .seen
-            .values()
-            .map(|seen| {
-                let hash = json!({ "sha256": seen.sha256().hex() });
-                if inline { serde_json::to_value(seen).unwrap_or(hash) } else { hash }
-            })
-            .collect();
+    fn to_json(self) -> Value {
+        let by_hash = |hash: &Sha256| json!({ "sha256": hash });
+        let observations: Vec<Value> = match self.seen {
+            Some(seen) => {
+                let whole = |seen: &Observation| serde_json::to_value(seen).unwrap_or_else(|_| by_hash(&seen.sha256()));
+                seen.values().map(whole).collect()
+            }
+            None => self.look.observations.values().map(by_hash).collect(),
+        };
         json!({
-            "at": self.look.at.to_string(),
+            "at": self.look.at,
             "observations": observations,
             "runs": self.runs,
             "attestations": self.look.attestations,
@@ -139,3 +234,5 @@ struct CapabilitiesPart {
 }
 
 pub(super) const SCHEMA: &str = "verifica.evidence/1";
+/// The signed verdict, in an evidence file that a house gave out.
+pub(super) const VERDICT: &str = "veredicto";

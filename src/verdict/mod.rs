@@ -7,7 +7,7 @@ pub mod policy;
 mod replay;
 
 pub use document::{Document, check_json};
-pub use evidence::{Case, LookRecord};
+pub use evidence::{Case, EvidenceName, LookRecord, exported, named_by_hash};
 pub use policy::ProbePolicy;
 pub use replay::{Replayed, replay, replay_with};
 

@@ -5,13 +5,14 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use verifica::record::ledger::ContractKindText;
 use verifica::record::{
-    AgentRecord, Change, Contract, ContractState, Decision, Entry, Invitation, Job, JobStatus, Line, LookRow,
-    MailRecord, Mandate, MandateState, OperationRecord, SealRecord, SeenRecord, View,
+    AgentRecord, Change, Contract, ContractState, Decision, Entry, EvidenceRow, Invitation, Job, JobStatus, Line,
+    LookRow, MailRecord, Mandate, MandateState, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
 };
 use verifica::store::Store;
 use verifica::time::Timestamp;
 use verifica::wire::address::{Address, Domain, Local};
 use verifica::wire::card::AgentCard;
+use verifica::wire::digest::Sha256;
 use verifica::wire::key::SigningKey;
 use verifica::wire::quote::ContractKind;
 
@@ -143,6 +144,14 @@ pub fn look(contract: &str, seller: &str, due: i64) -> LookRow {
         created: at(0),
         done: false,
     }
+}
+
+pub fn observation(contract: &str, bytes: &str) -> ObservationRow {
+    ObservationRow { sha256: Sha256::of(bytes), at: at(1), contract: contract.to_owned(), bytes: bytes.into() }
+}
+
+pub fn evidence(contract: &str, bytes: &str) -> EvidenceRow {
+    EvidenceRow { contract: contract.to_owned(), sha256: Sha256::of(bytes), at: at(2), bytes: bytes.into() }
 }
 
 pub fn seen(from: &str, id: &str, sha256: &str) -> SeenRecord {

@@ -124,6 +124,10 @@ impl TestHouse {
         balances
     }
 
+    pub fn doors(&self) -> &Arc<verifica::server::Doors> {
+        &self.running.as_ref().expect("running").doors
+    }
+
     pub fn verifica(&self) -> Address {
         self.domain.system(verifica::wire::SystemName::Verifica)
     }

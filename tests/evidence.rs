@@ -3,6 +3,7 @@
 
 #[allow(dead_code)]
 mod hostile;
+#[allow(dead_code)]
 mod support;
 
 use serde_json::{Value, json};

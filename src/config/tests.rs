@@ -147,6 +147,9 @@ fn damaged_texts_are_faults_and_never_more() {
     for _ in 0..1_500 {
         let mut text: Vec<char> = whole.chars().collect();
         for _ in 0..1 + ids.per_mille() % 4 {
+            if text.is_empty() {
+                break;
+            }
             let at = (ids.per_mille() as usize * 1_000 + ids.per_mille() as usize) % text.len();
             match ids.per_mille() % 4 {
                 0 => drop(text.remove(at)),

@@ -38,6 +38,7 @@
 //!
 //! - [`store`]: durable records: one writer, many readers.
 //! - [`observe`]: makes observations: the guarded fetch.
+//! - [`sandbox`]: runs a stranger's program where it can touch nothing, and proves it.
 //! - [`client`]: how this house and its agents reach other houses.
 //! - [`server`]: the doors: routes, credentials, request limits.
 //! - [`daemon`]: the workers behind the doors, start and drain.
@@ -48,7 +49,7 @@
 //!
 //! ```text
 //! limits, refusal, time, ids <- wire <- probe <- verdict, attest <- record <- arbiter <- libro <- mail
-//!     <- store, observe <- client <- server <- daemon <- config <- cli
+//!     <- store, observe, sandbox <- client <- server <- daemon <- config <- cli
 //! ```
 //!
 //! No arrow runs back. `tests/tidy.rs` reads this source and says so when one does.
@@ -77,6 +78,7 @@ pub mod observe;
 pub mod probe;
 pub mod record;
 pub mod refusal;
+pub mod sandbox;
 pub mod server;
 pub mod store;
 pub mod time;

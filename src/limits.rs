@@ -277,3 +277,40 @@ pub const STORE_WALK_MAX: usize = 1_024;
 /// Rows that one piece of housekeeping removes.
 pub const STORE_PRUNE_ROWS: usize = 1_000;
 pub const RATE_KEEP_MINUTES: i64 = 2;
+
+// ---- Jobs --------------------------------------------------------------------------------------------------------
+pub const POLICY_NAME_CHARS_MAX: usize = 40;
+pub const JOB_WALL_S_MAX: u64 = 3_600;
+/// Below this the launcher itself does not fit.
+pub const JOB_MEMORY_BYTES_MIN: u64 = 16 * 1_048_576;
+/// The launcher's init, the job and the two helpers of the proof.
+pub const JOB_PROCESSES_MIN: u64 = 4;
+pub const JOB_PROCESSES_MAX: u64 = 4_096;
+pub const JOB_OPEN_FILES_MIN: u64 = 16;
+pub const JOB_OPEN_FILES_MAX: u64 = 65_536;
+pub const JOB_SCRATCH_BYTES_MIN: u64 = 65_536;
+pub const JOB_SCRATCH_FILES_MIN: u64 = 32;
+pub const JOB_SCRATCH_FILES_MAX: u64 = 1_000_000;
+pub const JOB_OUTPUT_BYTES_MAX: u64 = 16 * 1_048_576;
+pub const JOB_RUNS_MAX: u64 = 10;
+pub const JOB_READABLE_MAX: usize = 16;
+/// One input as it was delivered.
+pub const JOB_INPUT_BYTES_MAX: u64 = 64 * 1_048_576;
+/// Files, directories and links of one archive.
+pub const ARCHIVE_ENTRIES_MAX: usize = 10_000;
+/// A plan, a proof or a note between the house and its launcher.
+pub const JOB_NOTE_BYTES_MAX: usize = 131_072;
+/// From the start of the launcher to its proof, inputs placed; not the seller's time.
+pub const JOB_PREPARE_MS: u64 = 60_000;
+/// How long an ended tree may take to be gone.
+pub const JOB_END_MS: u64 = 5_000;
+/// Output that is still in the pipes of an ended tree.
+pub const JOB_DRAIN_MS: u64 = 500;
+/// Last bytes of each stream that a person sees.
+pub const JOB_TAIL_BYTES: usize = 4_096;
+/// Jobs of all houses of a host that have a uid of their own.
+pub const JOB_SLOTS_MAX: u32 = 4_096;
+/// How deep one script may name another as its interpreter.
+pub const INTERPRETER_DEPTH_MAX: usize = 4;
+/// Bytes of the first line of a script.
+pub const INTERPRETER_LINE_MAX: usize = 256;

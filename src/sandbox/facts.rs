@@ -1,0 +1,189 @@
+//! The facts of a run, for its attestation. A field is here only if it was read back from the kernel or shown by a canary;
+//! what was merely asked for is named under `requested` by the hash of its policy and nowhere else.
+
+use super::canary::Canary;
+use super::group::Backend;
+use super::plan::{Mode, Plan};
+use super::run::Run;
+use super::{policy, sys};
+use crate::probe::exit_0::JobEnd;
+use crate::wire::Sha256;
+use crate::wire::json::canonical_sha256;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What no run here can fix, and no attestation claims.
+pub const NOT_CLAIMED: &[&str] = &[
+    "control over what code is executed: memory can be made executable, and interpreters interpret",
+    "the clock: time of day passes, and is read without a system call",
+    "processor identification, time stamp counter and timing",
+    "random bytes of the kernel (getrandom, AT_RANDOM)",
+    "kernel release, load and scheduling of the host",
+    "advisory file locks on shared read-only files, which jobs of one host could use as a channel",
+    "the vsyscall page (time only)",
+    "the content of the readable trees beyond the hashed programs",
+];
+
+pub fn state(run: &Run<'_>) -> Value {
+    let mut out = Map::new();
+    let mut put = |name: &str, value: Value| {
+        out.insert(name.to_owned(), value);
+    };
+    let (release, machine) = sys::kernel();
+    put("schema", json!("verifica.sandbox-facts/1"));
+    put(
+        "requested",
+        json!({"policy": run.job.policy.name, "policy_sha256": run.job.policy.sha256(), "argv_sha256": canonical_sha256(&json!(run.job.argv)), "environment_sha256": canonical_sha256(&json!(run.job.policy.environment)), "stdin_sha256": Sha256::of(b"")}),
+    );
+    put("kernel", json!({"release": release, "machine": machine, "boot_id": boot_id()}));
+    put("enforcement_backend", json!(backend(run)));
+    if let Some(sha256) = run.launcher {
+        put("launcher_sha256", json!(sha256));
+    }
+    put("started", json!(run.started));
+    put("exit", exit(&run.report.end));
+    put("survivors", json!(run.survivors));
+    put("not_claimed", json!(not_claimed(run.plan, run.backend)));
+    if let Some(proof) = run.proof {
+        put("executable_sha256", json!(proof.executed.last().map(|e| e.sha256)));
+        put("executed", json!(proof.executed));
+        put("inputs", json!(proof.inputs));
+        put("landlock", json!(proof.landlock));
+        put("seccomp", json!(proof.seccomp));
+        put("canaries", json!(proof.canaries));
+        put("status", json!(pairs(&proof.status)));
+        put(
+            "rlimits",
+            json!(proof.limits.iter().map(|(name, value)| (name.clone(), limit(*value))).collect::<BTreeMap<_, _>>()),
+        );
+        put(
+            "determinism",
+            json!({"hostname": proof.hostname, "umask": format!("{:04o}", proof.umask), "fixed_addresses": proof.personality & libc::ADDR_NO_RANDOMIZE as u32 != 0, "processors": proof.processors}),
+        );
+        put("interfaces", json!(proof.interfaces));
+    }
+    if let Some(witness) = run.witness {
+        put("rootfs_sha256", json!(canonical_sha256(&json!(witness.mounts))));
+        put("witness", json!(witness));
+    }
+    if run.proof.is_some() && run.witness.is_some() {
+        put("capability_proof", capability_proof(run));
+    }
+    if run.backend != Backend::None {
+        put(
+            "cgroup",
+            json!({"backend": run.backend, "memory_limit": run.witness.and_then(|w| w.memory_limit), "process_limit": run.witness.and_then(|w| w.process_limit), "memory_peak": run.usage.memory_peak, "oom_kill": run.usage.oom_kills, "pids_max_hits": run.usage.processes_refused}),
+        );
+    }
+    if !run.missing.is_empty() {
+        put("cgroup_missing", json!(run.missing));
+    }
+    if run.started {
+        put("wall_ms", json!(run.report.wall_ms));
+        if let Some(cpu) = run.report.cpu_ms {
+            put("cpu_ms", json!(cpu));
+        }
+        put("stdout", run.report.stdout.fact());
+        put("stderr", run.report.stderr.fact());
+    }
+    if let Value::Object(map) = &mut json!(out) {
+        map.retain(|_, value| !value.is_null());
+        return Value::Object(std::mem::take(map));
+    }
+    Value::Null
+}
+
+/// The outcome as an attestation writes it: one of code, signal, limit, refused.
+pub fn exit(end: &JobEnd) -> Value {
+    match end {
+        JobEnd::Code { code } => json!({"code": code}),
+        JobEnd::Signal { signal } => json!({"signal": signal}),
+        JobEnd::Limit { limit } | JobEnd::Time { limit } => json!({"limit": limit}),
+        JobEnd::Within { .. } => json!({"limit": "within"}),
+        JobEnd::Unenforced { mechanism, reason } => json!({"refused": mechanism, "reason": reason}),
+        JobEnd::NotExecutable { reason } => json!({"refused": "exec", "reason": reason}),
+        JobEnd::ArchiveRefused { path, reason } => json!({"refused": "inputs", "reason": format!("{path}: {reason}")}),
+        JobEnd::Unavailable { reason, .. } => json!({"refused": "run", "reason": reason}),
+    }
+}
+
+/// Every protection that was shown to be in force, with who saw it. Whoever reads it needs no policy to know what held.
+fn capability_proof(run: &Run<'_>) -> Value {
+    let canaries: &[Canary] = run.proof.map_or(&[], |proof| &proof.canaries);
+    let mut out = Map::new();
+    for (name, _) in policy::PROTECTIONS {
+        let shown: Vec<&str> =
+            canaries.iter().filter(|c| c.protection == *name && c.ok).map(|c| c.id.as_str()).collect();
+        let witnessed = witnessed(run, name);
+        let witness = match (shown.is_empty(), witnessed) {
+            (false, true) => "both",
+            (false, false) => "self",
+            (true, true) => "daemon",
+            (true, false) => continue,
+        };
+        out.insert((*name).to_owned(), json!({"applied": true, "witness": witness, "canaries": shown}));
+    }
+    Value::Object(out)
+}
+
+/// Whether the house itself read it: the look fails as a whole when one of these is not as it must be.
+fn witnessed(run: &Run<'_>, name: &str) -> bool {
+    let Some(witness) = run.witness else { return false };
+    match name {
+        "landlock" | "session" => false,
+        "namespace.user" => witness.namespaces.get("user").is_some_and(|ns| ns.differs),
+        "memory.group" | "memory" => run.plan.memory_by_group || name == "memory",
+        "processes.group" | "processes" => run.plan.processes_by_group || name == "processes",
+        "network" => witness.namespaces.get("net").is_some_and(|ns| ns.differs),
+        "ids" => run.plan.mode != Mode::User,
+        _ => true,
+    }
+}
+
+fn backend(run: &Run<'_>) -> Value {
+    let groups = match run.backend {
+        Backend::V2 => "cgroup2",
+        Backend::Hybrid => "cgroup2+cgroup1",
+        Backend::V1 => "cgroup1",
+        Backend::None => "rlimits",
+    };
+    let mut parts = vec!["landlock", "seccomp", "namespaces"];
+    if run.plan.mode == Mode::RootWithoutUserNamespace {
+        parts.push("without-user-namespace");
+    }
+    parts.push(groups);
+    // What did not come to a proof did not enforce anything.
+    if run.witness.is_none() { json!("none") } else { json!(parts.join("+")) }
+}
+
+fn not_claimed(plan: &Plan, backend: Backend) -> Vec<String> {
+    let mut out: Vec<String> = NOT_CLAIMED.iter().map(|text| (*text).to_owned()).collect();
+    match plan.mode {
+        Mode::Root => {}
+        Mode::RootWithoutUserNamespace => out.push("a user namespace: this host gives none".to_owned()),
+        Mode::User => {
+            out.push("a uid of the job's own: outside it has the uid of the house".to_owned());
+            out.push("supplementary groups dropped: an ordinary user may not drop them in a user namespace".to_owned());
+        }
+    }
+    if backend == Backend::None {
+        out.push("a memory bound for the whole tree: each process is bounded, and their number".to_owned());
+    }
+    if !plan.policy.fixed_addresses {
+        out.push("fixed addresses".to_owned());
+    }
+    out
+}
+
+fn pairs(lines: &[(String, String)]) -> BTreeMap<&str, &str> {
+    lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+/// "Unlimited" is not a number that a document may carry.
+fn limit(value: u64) -> Value {
+    if value > crate::limits::SAFE_INTEGER_MAX { json!("unlimited") } else { json!(value) }
+}
+
+fn boot_id() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}

@@ -208,3 +208,31 @@ async fn money_is_never_locked_behind_a_test_that_cannot_decide() {
     assert_eq!(house.balances().await["ana.buys@mar.example"], 1_000);
     house.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_fails_because_the_house_changed_its_rules_after_it_accepted() {
+    let site = Site::start().await;
+    let mut house = TestHouse::new("mar.example", 1).arbitrating(site.fetcher());
+    house.start().await;
+    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    house.topup(buyer.address(), 1_000).await;
+    let mut ids = Ids::from_seed([5; 32]);
+    site.show(status(522));
+    let url = format!("https://127.0.0.1:{}/", site.server.address.port());
+    let terms = json!({"verify": [{"type": "http_status", "url": url}]});
+    let contract = accepted_and_delivered(&house, &buyer, &seller, 100, terms, &mut ids).await;
+    house.stop().await;
+
+    // The operator closes the network that this test names: it can no longer be judged here, and is no failure.
+    let open = std::mem::take(&mut house.addresses);
+    site.show(status(200));
+    house.start().await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(buyer.contract(&contract).await.expect("contract")["state"], "delivered");
+    house.stop().await;
+
+    house.addresses = open;
+    house.start().await;
+    assert_eq!(contract_in(&buyer, &contract, &["released", "refunded"]).await["state"], "released");
+    house.stop().await;
+}

@@ -126,7 +126,7 @@ impl Arbiter {
     async fn look(&self, mut row: LookRow, contract: &Contract) -> Result<Option<(LookRow, Looked)>, Refusal> {
         let settings = &self.doors.house.settings;
         let urls = UrlPolicy { addresses: settings.addresses.clone() };
-        let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities));
+        let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities).accepted());
         let delivery = settle::delivery_of(contract);
         let looking = look(&self.fetcher, &suite, &delivery, settings.policy.timeout_ms, &*self.doors.clock);
         tokio::pin!(looking);

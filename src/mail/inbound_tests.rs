@@ -474,7 +474,11 @@ fn a_subagent_is_bound_by_its_scope_and_by_every_parent_above_it() {
             202
         );
         let pay = json!({"op": "pay", "to": ANA, "amount": 1});
-        is(&world.arrive(operation(&format!("pays:{}", from.replace('@', ":")), from, pay)), Rule::OutOfScope);
+        let pays = operation(&format!("pays:{}", from.replace('@', ":")), from, pay);
+        is(&world.arrive(pays.clone()), Rule::OutOfScope);
+        is(&world.send(pays), Rule::OutOfScope);
+        let away = envelope(&format!("away:{}", from.replace('@', ":")), from, &["leo@b.example"], json!({}));
+        assert_eq!(world.send(away).code, 202);
     }
     let revoked = json!({"revoked": {"at": START, "by": "eva@mar.example"}});
     let mut more = revoked.as_object().cloned().expect("object");
@@ -486,6 +490,8 @@ fn a_subagent_is_bound_by_its_scope_and_by_every_parent_above_it() {
             Rule::SenderEnded,
         );
     }
+    let orphan = envelope("next-orphan", "sub.bot.eva@mar.example", &["leo@b.example"], json!({}));
+    is(&world.send(orphan), Rule::SenderEnded);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! An id of a sender names one envelope for ever. The same envelope handed in again is answered as the first time; another
 //! envelope under the same id is refused, here and at every house that saw the first.
 
-use super::{Answer, by_domain, job_id, not_expired, weight, within_rate};
+use super::{Answer, by_domain, delegation, job_id, not_expired, weight, within_rate};
 use crate::record::{Change, Decided, Decision, House, Job, JobStatus, SeenRecord, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -31,9 +31,8 @@ pub fn outbound(
         return Err(Refusal::new(Rule::BadSignature, reason));
     }
     envelope.is_signed_by(&sender, now)?;
-    if let Some(scope) = sender.scope() {
-        scope.admits(envelope)?;
-    }
+    delegation::stands(view, &sender, now)?;
+    delegation::admits(view, &sender, envelope)?;
     not_expired(envelope, now)?;
     let seen = view.seen(&envelope.from, &envelope.id);
     let sha256 = envelope.sha256().hex();

@@ -2,7 +2,7 @@
 
 use crate::hostile::pki::Identity as Certificate;
 use crate::hostile::server::{Server, Stage, Step, Tls};
-use crate::hostile::{self, Fetcher, FetcherConfig};
+use crate::hostile::{self, AddressRule, Fetcher, FetcherConfig};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,6 +32,8 @@ pub struct TestHouse {
     hosts: BTreeMap<Domain, HostOverride>,
     fetcher: Option<Fetcher>,
     confirm_after_ms: u64,
+    /// Which addresses a test may name.
+    pub addresses: AddressRule,
 }
 
 impl TestHouse {
@@ -48,6 +50,7 @@ impl TestHouse {
             hosts: BTreeMap::new(),
             fetcher: None,
             confirm_after_ms: 50,
+            addresses: hostile::loopback(),
         }
     }
 
@@ -68,7 +71,7 @@ impl TestHouse {
             registration: Registration::Open,
             registrations_per_minute: 10_000,
             mail_per_minute: 1_000_000,
-            addresses: hostile::loopback(),
+            addresses: self.addresses.clone(),
             policy: ProbePolicy { confirm_after_ms: self.confirm_after_ms, ..ProbePolicy::default() },
             retry_base_ms: 100,
             retry_max_ms: 1_000,

@@ -215,6 +215,10 @@ pub const FIRST_BYTE_MS: u64 = 10_000;
 pub const BODY_MS: u64 = 15_000;
 pub const PROBE_MS_DEFAULT: u64 = 10_000;
 pub const ADDRESSES_TRIED_MAX: usize = 4;
+/// A look that would queue longer than this at a host is put off instead, and holds no slot meanwhile.
+pub const PACE_WAIT_MAX_MS: u64 = 5_000;
+/// Looks under way for each connection that the probes may have open: most of them wait for a host or for a second look.
+pub const LOOKS_PER_SLOT: usize = 4;
 pub const HEAD_BYTES_MAX: usize = 65_536;
 pub const HEAD_LINES_MAX: usize = 256;
 pub const INTERIM_MAX: usize = 16;

@@ -228,6 +228,17 @@ pub fn posted(
     Decision { changes: vec![Change::PutLook(row)], reply: () }
 }
 
+/// Nothing was looked at: the hosts have long queues. The row waits for them, not a worker, and counts no attempt.
+pub fn put_off(view: &dyn View, claimed: &LookRow, due: Timestamp) -> Decision<()> {
+    match mine(view, claimed) {
+        Some(row) => {
+            let row = LookRow { due, lease_until: None, ..row };
+            Decision { changes: vec![Change::PutLook(row)], reply: () }
+        }
+        None => Decision::nothing(()),
+    }
+}
+
 /// The same work under a later lease; `None` when the row is no longer this worker's.
 pub fn renew(view: &dyn View, claimed: &LookRow, lease_until: Timestamp) -> Decision<Option<LookRow>> {
     match mine(view, claimed) {

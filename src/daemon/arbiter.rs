@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct ArbiterOptions {
     pub fetcher: Fetcher,
-    /// Looks under way at once.
+    /// Connections that the probes may have open at once.
     pub slots: usize,
     /// How long it sleeps at most when nothing calls it.
     pub tick: Duration,
@@ -41,7 +41,12 @@ pub(super) struct Arbiter {
 
 impl Arbiter {
     pub(super) fn new(doors: Arc<Doors>, options: ArbiterOptions) -> Arbiter {
-        Arbiter { doors, fetcher: options.fetcher, slots: options.slots.max(1), tick: options.tick }
+        Arbiter {
+            doors,
+            fetcher: options.fetcher,
+            slots: options.slots.max(1) * limits::LOOKS_PER_SLOT,
+            tick: options.tick,
+        }
     }
 
     /// Runs until `stopping`; looks under way are given up, and come back when their lease lapses.
@@ -71,7 +76,7 @@ impl Arbiter {
 
     async fn claim(&self, n: usize) -> Vec<LookRow> {
         let doors = &self.doors;
-        let per_seller = (self.slots / 4).max(1);
+        let per_seller = (self.slots / 16).max(1);
         match doors.store.claim_looks(doors.now(), limits::LOOK_LEASE_MS, n, per_seller).await {
             Ok(rows) => rows,
             Err(error) => {
@@ -122,11 +127,17 @@ impl Arbiter {
         }
     }
 
-    /// Looks, and keeps the lease meanwhile; `None` when the row went to somebody else.
+    /// Looks, and keeps the lease meanwhile; `None` when the row went to somebody else, or was put off because a host has
+    /// a long queue.
     async fn look(&self, mut row: LookRow, contract: &Contract) -> Result<Option<(LookRow, Looked)>, Refusal> {
         let settings = &self.doors.house.settings;
         let urls = UrlPolicy { addresses: settings.addresses.clone() };
         let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities).accepted());
+        if let Some(wait) = self.fetcher.crowded(&suite.fetches(settings.policy.timeout_ms)) {
+            let due = self.doors.now().plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+            self.doors.commit(move |view| Ok(settle::put_off(view, &row, due))).await?;
+            return Ok(None);
+        }
         let delivery = settle::delivery_of(contract);
         let looking = look(&self.fetcher, &suite, &delivery, settings.policy.timeout_ms, &*self.doors.clock);
         tokio::pin!(looking);

@@ -161,6 +161,14 @@ impl Fetcher {
         seen
     }
 
+    /// How long to stay away when the hosts of these plans have long queues already; `None` when there is room.
+    pub fn crowded(&self, plans: &[FetchPlan]) -> Option<Duration> {
+        let hosts = plans.iter().filter_map(|plan| {
+            target::Target::parse(&plan.key.url, &self.inner.policy).ok().map(|target| target.pace_key())
+        });
+        hosts.filter_map(|host| self.inner.pace.crowded(&host)).max()
+    }
+
     async fn patiently(&self, plan: &FetchPlan) -> Observation {
         let first = self.fetch(plan).await;
         match retry_after_ms(&first) {

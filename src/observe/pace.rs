@@ -4,7 +4,9 @@
 //! served for each host, and are never turned away. One busy host holds at most one place in the queue for a
 //! connection, so it does not delay the others. A request that is dropped while it waits leaves no trace.
 
+use crate::limits;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,6 +28,23 @@ pub(super) struct Turn {
 #[derive(Default)]
 struct Gate {
     begun: tokio::sync::Mutex<VecDeque<Instant>>,
+    waiting: AtomicUsize,
+}
+
+/// One request in a gate's queue; leaving it, by whatever way, is counted.
+struct Queued<'a>(&'a AtomicUsize);
+
+impl<'a> Queued<'a> {
+    fn at(gate: &'a Gate) -> Queued<'a> {
+        gate.waiting.fetch_add(1, Ordering::Relaxed);
+        Queued(&gate.waiting)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Pace {
@@ -41,6 +60,7 @@ impl Pace {
     /// Waits until a request to `host` may begin. `None` when the slots are gone, which happens only at shutdown.
     pub async fn turn(&self, host: &str) -> Option<Turn> {
         let gate = self.gate(host);
+        let _queued = Queued::at(&gate);
         let mut begun = gate.begun.lock().await;
         if begun.len() >= self.per_minute
             && let Some(&oldest) = begun.front()
@@ -54,6 +74,14 @@ impl Pace {
         }
         begun.push_back(now);
         Some(Turn { _slot: slot })
+    }
+
+    /// How long a newcomer would wait at this host, when that is long enough to come back later rather than to queue.
+    pub fn crowded(&self, host: &str) -> Option<Duration> {
+        let waiting = u32::try_from(self.gate(host).waiting.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let per_window = u32::try_from(self.per_minute.max(1)).unwrap_or(u32::MAX);
+        let wait = self.window.saturating_mul(waiting) / per_window;
+        (wait > Duration::from_millis(limits::PACE_WAIT_MAX_MS)).then_some(wait.min(self.window * 60))
     }
 
     fn gate(&self, host: &str) -> Arc<Gate> {
@@ -151,6 +179,29 @@ mod tests {
         let started = Instant::now();
         assert!(pace.turn("a").await.is_some());
         assert!(started.elapsed() < Duration::from_millis(580));
+    }
+
+    #[tokio::test]
+    async fn a_host_with_a_long_queue_says_when_to_come_back_and_others_do_not() {
+        let pace = Arc::new(Pace::new(1, 64, Duration::from_secs(60)));
+        assert!(pace.turn("busy").await.is_some());
+        assert_eq!(pace.crowded("busy"), None);
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let pace = Arc::clone(&pace);
+                tokio::spawn(async move { drop(pace.turn("busy").await) })
+            })
+            .collect();
+        while pace.gate("busy").waiting.load(Ordering::Relaxed) < 3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pace.crowded("busy"), Some(Duration::from_secs(180)));
+        assert_eq!(pace.crowded("quiet"), None);
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        for task in waiting {
+            let _ = task.await;
+        }
+        assert_eq!(pace.crowded("busy"), None, "who gave up is counted no more");
     }
 
     #[tokio::test]

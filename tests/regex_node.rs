@@ -192,21 +192,29 @@ impl Dice {
     fn case(&mut self) -> Case {
         let flags = self.pick(&FLAGS);
         let mut pattern = String::new();
-        if self.roll(6) == 0 {
+        let mode = self.roll(12);
+        if mode < 2 {
             for _ in 0..self.roll(7) + 1 {
                 pattern.push_str(self.pick(&SOUP));
             }
         } else {
             let mut writer = Writer { dice: self, out: String::new(), unicode: flags.contains('u'), quantifiers: 4 };
-            writer.disjunction(0, true);
+            match mode {
+                2 => writer.assertions(0),
+                _ => writer.disjunction(0, true),
+            }
             pattern = writer.out;
         }
         let mut window = Vec::new();
         if self.roll(40) == 0 {
             window.extend(b"\xEF\xBB\xBF");
         }
+        // A small alphabet makes long matches likely.
+        let few: Vec<&str> = (0..3).map(|_| self.pick(&TEXT)).collect();
+        let small = self.roll(3) == 0;
         for _ in 0..self.roll(14) {
-            window.extend(self.pick(&TEXT).as_bytes());
+            let piece = if small { self.pick(&few) } else { self.pick(&TEXT) };
+            window.extend(piece.as_bytes());
         }
         if self.roll(20) == 0 {
             let at = self.roll(window.len() + 1);
@@ -239,6 +247,25 @@ impl Writer<'_> {
             }
             for _ in 0..self.dice.roll(4) + usize::from(depth == 0) {
                 self.term(depth, free);
+            }
+        }
+    }
+
+    /// What matches without passing anything, mostly.
+    fn assertions(&mut self, depth: usize) {
+        for _ in 0..1 + self.dice.roll(3) {
+            match self.dice.roll(8) {
+                0..4 if depth < 3 => {
+                    self.put(&["(?=", "(?!", "(?!", "(?<=", "(?<!", "(?<!"]);
+                    match self.dice.roll(3) {
+                        0 => self.disjunction(depth + 1, true),
+                        _ => self.assertions(depth + 1),
+                    }
+                    self.out.push(')');
+                }
+                4 => self.put(&["a*", "b?", "(?:ab){0,2}", ".*", "[^]*?", "|"]),
+                5 => self.put(&[".", "a", "😀", r"\W"]),
+                _ => self.put(&["^", "$", r"\b", r"\B", r"\B"]),
             }
         }
     }

@@ -14,6 +14,9 @@
 //! The answer is about this window and no other. Whoever holds a window that is shorter than the limit because the transfer
 //! is unfinished must not fail on `NoMatch`: the rest of the window is still to come (V71). A `Match` stands.
 //!
+//! With `u`, some implementations also try to start between the two UTF-16 units of one character, where nothing but an
+//! empty match can be; where only that one is found, the answer is `Unknown`.
+//!
 //! Deliberately absent: captures, positions, replacing, the v flag, backreferences, Annex B.
 
 mod automaton;
@@ -35,7 +38,7 @@ use symbols::{Held, Reading};
 use syntax::{Assertion, Flags, Node, Tree};
 use text::{Alphabet, Text};
 
-/// Why a pattern is not judged. `at` counts UTF-16 units of the pattern.
+/// Why a pattern is not judged. `at` counts UTF-16 units of the pattern, or of the flags when they are at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Not ECMAScript, or against the syntax rule, or over the length: the test fails.
@@ -53,13 +56,15 @@ pub struct Pattern {
     multiline: bool,
     /// Some assertion looks at what follows.
     looks_ahead: bool,
+    /// Whether an implementation that also starts between the two units of one character finds an empty match there.
+    between_units: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Match,
     NoMatch,
-    /// What follows the window, or the Unicode version, decides.
+    /// What follows the window, the Unicode version, or a liberty of implementations decides.
     Unknown {
         reason: String,
     },
@@ -122,10 +127,14 @@ impl Pattern {
         if let Some(replaced) = replaced.filter(|_| !possible) {
             possible = self.bracket(&replaced, open_end, table_max, meter)?.1;
         }
-        if !possible {
+        let between_units = self.between_units && whole.astral;
+        if !possible && !between_units {
             return Ok(Answer::NoMatch);
         }
         let mut reasons = Vec::new();
+        if between_units {
+            reasons.push("implementations differ about an empty match inside a character of two units".to_owned());
+        }
         if let Some(point) = whole.doubt {
             reasons.push(format!("Unicode versions may disagree about U+{point:04X}"));
         }
@@ -209,13 +218,32 @@ fn compile(tree: &Tree) -> Result<Pattern, automaton::TooLarge> {
     };
     let flags = tree.flags;
     let word = unicode::word(flags.unicode && flags.ignore_case);
+    let between_units = flags.unicode && matches_between_units(&main, &looks);
     Ok(Pattern {
         main,
         looks,
         alphabet: Alphabet::new(&tree.sets, &word, &unicode::line_ends(), unicode::settled, flags.unicode),
         multiline: flags.multiline,
         looks_ahead: tree.nodes.iter().any(ahead),
+        between_units,
     })
+}
+
+/// Between the units of one character no set matches, forward or backward, and of the simple assertions only `\B` holds.
+fn matches_between_units(main: &Automaton, looks: &[LookAround]) -> bool {
+    let mut held: Vec<bool> = Vec::with_capacity(looks.len());
+    let on_the_spot = |body: &Automaton, held: &[bool]| {
+        run::accepts_on_the_spot(body, |assertion| match assertion {
+            Assertion::NotWord => true,
+            Assertion::Look(index) => held.get(index).copied().unwrap_or(false),
+            Assertion::Start | Assertion::End | Assertion::Word => false,
+        })
+    };
+    for look in looks {
+        let holds = on_the_spot(&look.body, &held) != look.negative;
+        held.push(holds);
+    }
+    on_the_spot(main, &held)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 use super::automaton::Automaton;
 use super::symbols::{Bits, Held, Numbered, Reading, Symbol, Symbols};
+use super::syntax::Assertion;
 use std::collections::BTreeMap;
 
 /// The counted budget ran out.
@@ -61,6 +62,29 @@ pub(super) fn places(
         false
     })?;
     Ok((sure, (!same).then_some(maybe)))
+}
+
+/// Does the automaton accept on the spot, passing nothing, where just these assertions hold?
+pub(super) fn accepts_on_the_spot(automaton: &Automaton, holds: impl Fn(Assertion) -> bool) -> bool {
+    let mut from = vec![0; automaton.words];
+    if let Some(word) = from.first_mut() {
+        *word |= 1;
+    }
+    let mut reached = vec![0; automaton.words];
+    loop {
+        follow(automaton, &from, &mut reached);
+        let mut grown = from.clone();
+        for (_, nodes) in automaton.assertions.iter().filter(|(assertion, _)| holds(*assertion)) {
+            for ((grown, nodes), reached) in grown.iter_mut().zip(nodes).zip(&reached) {
+                *grown |= nodes & reached;
+            }
+        }
+        if grown == from {
+            let accept = automaton.accept;
+            return reached.get(accept / 64).is_some_and(|word| word >> (accept % 64) & 1 == 1);
+        }
+        from = grown;
+    }
 }
 
 struct Runner<'a> {

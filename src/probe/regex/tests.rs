@@ -344,6 +344,20 @@ fn what_unicode_versions_disagree_about_is_unknown() {
 }
 
 #[test]
+fn an_empty_match_inside_a_character_is_unknown() {
+    for pattern in ["", r"\B", "(?=.*)", r"(?=\B)", "x*(?!b)", "(?<!.)", "(?![^])", "(?=(?!a)\\B)|x"] {
+        assert!(unknown(&answer(&format!("(?!^)(?!$)(?:{pattern})"), "u", "😀", false)), "{pattern}");
+    }
+    assert!(unknown(&answer(r"\B", "u", "b😀k", false)));
+    for pattern in [r"\b", "(?=.)", "(?<=.)", "(?<=[^])", "x", "(?!.*)", "(?=[^])(?!^)", "(?!(?!.))"] {
+        assert_eq!(answer(&format!("(?!^)(?!$){pattern}"), "u", "😀", false), Answer::NoMatch, "{pattern}");
+    }
+    assert_eq!(answer(r"\B", "u", "bk", false), Answer::Match);
+    assert_eq!(answer(r"b\B", "u", "b😀k", false), Answer::NoMatch);
+    assert_eq!(answer(r"\B", "", "b😀k", false), Answer::Match);
+}
+
+#[test]
 fn the_window_is_one_mebibyte() {
     let limit = usize::try_from(REGEX_WINDOW).unwrap();
     let mut window = vec![b'a'; limit];
@@ -580,6 +594,10 @@ proptest! {
             _ => {}
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// On long texts, where the table fills and is emptied, against another engine.
     #[test]

@@ -39,6 +39,8 @@ pub(super) struct Text {
     pub letters: Vec<Letter>,
     /// The first character whose membership in a set is in doubt.
     pub doubt: Option<u32>,
+    /// Some letter is a character of two UTF-16 units.
+    pub astral: bool,
 }
 
 /// A window, split where the cut of the transport may have gone through a character.
@@ -129,7 +131,7 @@ impl Alphabet {
         let window = window.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(window);
         let mut letters = Vec::with_capacity(window.len() + 2);
         letters.push(self.edge());
-        let (mut first_doubt, mut cut) = (None, false);
+        let (mut first_doubt, mut cut, mut astral) = (None, false, false);
         let mut doubt = |point: u32, letter: Letter| {
             if self.kind(letter).doubtful {
                 first_doubt.get_or_insert(point);
@@ -152,6 +154,7 @@ impl Alphabet {
                         letters.push(self.letter(0xDC00 + (offset & 0x3FF)));
                     } else {
                         let letter = self.letter(point);
+                        astral |= point > UNIT_MAX;
                         doubt(point, letter);
                         letters.push(letter);
                     }
@@ -165,7 +168,7 @@ impl Alphabet {
             }
         }
         letters.push(self.edge());
-        Decoded { text: Text { letters, doubt: first_doubt }, cut }
+        Decoded { text: Text { letters, doubt: first_doubt, astral }, cut }
     }
 
     fn define(&mut self, signature: &[u64], sets: &[Set]) -> Letter {
@@ -206,7 +209,7 @@ impl Text {
         letters.pop();
         letters.pop();
         letters.push(edge);
-        Text { letters, doubt: self.doubt }
+        Text { letters, doubt: self.doubt, astral: self.astral }
     }
 }
 

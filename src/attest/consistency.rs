@@ -13,7 +13,7 @@ pub(super) fn check(doc: &Value, end: &End) -> Result<(), String> {
     once(doc, "not_claimed", "id")?;
     once(doc, "inputs", "path")?;
     claims(doc)?;
-    if matches!(end, End::Refused { .. }) {
+    if doc.get("started") != Some(&Value::Bool(true)) {
         return Ok(());
     }
     if let Some(at) = disagreements(doc).first() {
@@ -24,9 +24,9 @@ pub(super) fn check(doc: &Value, end: &End) -> Result<(), String> {
 
 fn start_and_end(doc: &Value, end: &End) -> Result<(), String> {
     let started = doc.get("started") == Some(&Value::Bool(true));
-    if started == matches!(end, End::Refused { .. }) {
-        let said = if started { "that the job started" } else { "that it did not start" };
-        return Err(format!("started says {said}, and exit says otherwise"));
+    // A job that started and has no outcome was ended by the house; without a start there is nothing but a refusal.
+    if !started && !matches!(end, End::Refused { .. }) {
+        return Err("started says that the job did not start, and exit says otherwise".to_owned());
     }
     for name in RAN {
         match (started, doc.get(*name).filter(|value| !value.is_null())) {
@@ -48,14 +48,18 @@ fn measured(doc: &Value, end: &End) -> Result<(), String> {
     let grouped = doc.pointer("/cgroup/backend").is_some_and(|backend| backend != "none");
     if let End::Limit(limit) = end {
         let contradicted = match limit.as_str() {
-            "memory" => grouped && count("/cgroup/oom_kills") == Some(0),
-            "processes" => grouped && count("/cgroup/processes_refused") == Some(0),
+            "memory" => grouped && count("/cgroup/oom_kill") == Some(0),
+            "processes" => grouped && count("/cgroup/pids_max_hits") == Some(0),
             "output" => !truncated("stdout") && !truncated("stderr"),
             _ => false,
         };
         if contradicted {
             return Err(format!("exit names the {limit} limit, and nothing that was counted shows it"));
         }
+    }
+    let requested = doc.pointer("/requested/policy_sha256");
+    if requested.is_some() && requested != doc.pointer("/policy/sha256") {
+        return Err("the policy that was requested is not the policy of the document".to_owned());
     }
     if doc.pointer("/landlock/status").is_some_and(|status| status == "fully_enforced")
         && count("/landlock/abi") == Some(0)

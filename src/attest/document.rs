@@ -43,7 +43,7 @@ pub enum End {
     Signal(u8),
     /// A limit of the policy, by name.
     Limit(String),
-    /// Nothing ran, because this mechanism could not be enforced.
+    /// There is no outcome: this mechanism could not be enforced, or the run was ended for a reason of the house.
     Refused {
         mechanism: String,
         reason: String,
@@ -121,23 +121,25 @@ impl Attestation {
 
 impl End {
     fn read(exit: &Value) -> Result<End, String> {
-        let wrong = || "exit is not one of {code}, {signal}, {limit}, {refused: {mechanism, reason}}".to_owned();
-        let fields = exit.as_object().filter(|fields| fields.len() == 1).ok_or_else(wrong)?;
-        let (kind, value) = fields.iter().next().ok_or_else(wrong)?;
+        let wrong = || "exit is not one of {code}, {signal}, {limit}, {refused, reason}".to_owned();
+        let fields = exit.as_object().ok_or_else(wrong)?;
+        let mut kinds = fields.iter().filter(|(name, _)| name.as_str() != "reason");
+        let (Some((kind, value)), None) = (kinds.next(), kinds.next()) else { return Err(wrong()) };
+        if fields.contains_key("reason") != (kind == "refused") {
+            return Err(wrong());
+        }
         let number = |from: u64, to: u64| value.as_u64().filter(|n| (from..=to).contains(n));
         match kind.as_str() {
             "code" => number(0, 255).and_then(|n| u8::try_from(n).ok()).map(End::Code).ok_or_else(wrong),
             "signal" => number(1, 64).and_then(|n| u8::try_from(n).ok()).map(End::Signal).ok_or_else(wrong),
             "limit" => {
-                check(value, &Shape::Word, "exit.limit")?;
+                check(value, &Shape::Text, "exit.limit")?;
                 Ok(End::Limit(value.as_str().unwrap_or_default().to_owned()))
             }
             "refused" => {
-                check(value, &REFUSED, "exit.refused")?;
-                Ok(End::Refused {
-                    mechanism: text(value, "mechanism").to_owned(),
-                    reason: text(value, "reason").to_owned(),
-                })
+                check(exit, &REFUSED, "exit")?;
+                let (mechanism, reason) = (text(exit, "refused").to_owned(), text(exit, "reason").to_owned());
+                Ok(End::Refused { mechanism, reason })
             }
             _ => Err(wrong()),
         }
@@ -190,15 +192,10 @@ fn consistent(doc: &Value) -> Result<End, Refusal> {
 
 fn unsigned(about: &About<'_>, facts: &Value) -> Result<Map<String, Value>, Refusal> {
     let mut facts = facts.clone();
-    for limit in facts.get_mut("limits").and_then(Value::as_object_mut).into_iter().flat_map(|list| list.values_mut()) {
-        // The kernel's number for no limit is beyond what a signed document may hold.
-        if limit.as_u64() == Some(u64::MAX) {
-            *limit = json!("unlimited");
-        }
-    }
+    unlimited(&mut facts);
     let facts = settled(&facts)?;
     let mut doc = facts.as_object().cloned().ok_or_else(|| bad("the facts of a job are an object"))?;
-    if let Some(name) = DERIVED.iter().find(|name| doc.contains_key(**name)) {
+    if let Some(name) = FOREIGN.iter().find(|name| doc.contains_key(**name)) {
         return Err(bad(format!("the facts of a job hold {name}, which is not theirs to say")));
     }
     let started = doc.get("started") == Some(&Value::Bool(true));
@@ -219,11 +216,14 @@ fn unsigned(about: &About<'_>, facts: &Value) -> Result<Map<String, Value>, Refu
     };
     let unshown = PROTECTIONS.iter().filter(|protection| !shown(protection.name));
     for item in facts.get("not_claimed").and_then(Value::as_array).into_iter().flatten() {
-        let id = text(item, "id");
-        if shown(id) {
+        let (id, reason) = match item {
+            Value::String(words) => (slug(words), words.as_str()),
+            other => (text(other, "id").to_owned(), text(other, "reason")),
+        };
+        if shown(&id) {
             return Err(bad(format!("the facts say that {id} is not claimed, and prove it")));
         }
-        add(id, text(item, "reason"));
+        add(&id, reason);
     }
     FIXED.iter().for_each(|(id, reason)| add(id, reason));
     unshown.for_each(|protection| add(protection.name, NOT_SHOWN));
@@ -249,6 +249,27 @@ fn unsigned(about: &About<'_>, facts: &Value) -> Result<Map<String, Value>, Refu
         }
     }
     Ok(doc)
+}
+
+/// A number beyond what a signed document may hold is, from a kernel, the absence of a limit.
+fn unlimited(facts: &mut Value) {
+    match facts {
+        Value::Number(number) if number.as_u64().is_some_and(|n| n > limits::SAFE_INTEGER_MAX) => {
+            *facts = json!("unlimited");
+        }
+        Value::Array(items) => items.iter_mut().for_each(unlimited),
+        Value::Object(fields) => fields.values_mut().for_each(unlimited),
+        _ => {}
+    }
+}
+
+/// A word made of what stands before the colon, for a statement that has no name.
+fn slug(words: &str) -> String {
+    let head = words.split(':').next().unwrap_or_default().to_lowercase();
+    let parts = head.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+    let mut out = parts.collect::<Vec<_>>().join("_");
+    out.truncate(limits::ATTESTATION_WORD_MAX);
+    out
 }
 
 /// The document as every reader of JSON would read it: bounded, numbers safe integers.
@@ -278,23 +299,10 @@ pub const SCHEMA: &str = "verifica.attestation/1";
 pub(super) const SIGNATURE: &str = "signature";
 pub(super) const DSSE: &str = "dsse";
 
-/// Fields that facts may not bring along.
-const DERIVED: &[&str] = &[
-    "nyx5",
-    "tipo",
-    "schema",
-    "job",
-    "at",
-    "house",
-    "by",
-    "contract",
-    "contract_sha256",
-    "policy",
-    "enforcement_backend",
-    "capability_proof",
-    SIGNATURE,
-    DSSE,
-];
+/// Fields that facts may not bring along. What they claim and what they call themselves is not taken over either: it
+/// is derived, or said by the signer.
+const FOREIGN: &[&str] =
+    &["nyx5", "tipo", "job", "at", "house", "by", "contract", "contract_sha256", "policy", SIGNATURE, DSSE];
 
 const NOT_SHOWN: &str = "no canary and no read-back showed it in this run";
 
@@ -314,9 +322,7 @@ pub const FIXED: &[(&str, &str)] = &[
 const NAMESPACE: Shape = Shape::Object(&[must("inode", Shape::Count), must("differs", Shape::Flag)]);
 const OUTPUT: Shape =
     Shape::Object(&[must("bytes", Shape::Count), must("truncated", Shape::Flag), must("sha256", Shape::Hash)]);
-const HASHED: Shape = Shape::Object(&[must("sha256", Shape::Hash)]);
-const REFUSED: Shape =
-    Shape::Object(&[must("mechanism", Shape::Word), must("reason", Shape::Text), may("errno", Shape::Text)]);
+const REFUSED: Shape = Shape::Object(&[must("refused", Shape::Word), must("reason", Shape::Text)]);
 const STATUS: Field = may("status", Shape::Map(&Shape::Said));
 const NAMESPACES: Field = may("namespaces", Shape::Map(&NAMESPACE));
 const FILE: &[Field] =
@@ -335,13 +341,21 @@ const DOCUMENT: Shape = Shape::Object(&[
     may("contract_sha256", Shape::Hash),
     must("policy", Shape::Object(&[must("name", Shape::Text), must("sha256", Shape::Hash)])),
     must("enforcement_backend", Shape::Text),
+    may(
+        "requested",
+        Shape::Object(&[
+            may("policy", Shape::Text),
+            may("policy_sha256", Shape::Hash),
+            may("argv_sha256", Shape::Hash),
+            may("environment_sha256", Shape::Hash),
+            may("stdin_sha256", Shape::Hash),
+        ]),
+    ),
+    may("executable_sha256", Shape::Hash),
     may("executed", Shape::List(&Shape::Object(FILE))),
-    may("argv_sha256", Shape::Hash),
-    may("env_sha256", Shape::Hash),
-    may("stdin_sha256", Shape::Hash),
     may("inputs", Shape::List(&Shape::Object(FILE))),
-    may("rootfs", HASHED),
-    may("launcher", HASHED),
+    may("rootfs_sha256", Shape::Hash),
+    may("launcher_sha256", Shape::Hash),
     may(
         "kernel",
         Shape::Object(&[
@@ -365,24 +379,29 @@ const DOCUMENT: Shape = Shape::Object(&[
     ),
     may("seccomp", Shape::List(&Shape::Object(&[must("sha256", Shape::Hash), must("instructions", Shape::Count)]))),
     may("seccomp_filters_before", Shape::Count),
+    may("cgroup_missing", Shape::List(&Shape::Text)),
     STATUS,
     NAMESPACES,
-    may("limits", Shape::Map(&Shape::Limit)),
-    may("hostname", Shape::Said),
-    may("umask", Shape::Count),
-    may("personality", Shape::Count),
-    may("processors", Shape::Count),
+    may("rlimits", Shape::Map(&Shape::Limit)),
+    may(
+        "determinism",
+        Shape::Object(&[
+            may("hostname", Shape::Said),
+            may("umask", Shape::Said),
+            may("fixed_addresses", Shape::Flag),
+            may("processors", Shape::Count),
+        ]),
+    ),
     may("interfaces", Shape::List(&Shape::Text)),
     may(
         "cgroup",
         Shape::Object(&[
             must("backend", Shape::Word),
-            may("memory_limit", Shape::Count),
-            may("process_limit", Shape::Count),
+            may("memory_limit", Shape::Limit),
+            may("process_limit", Shape::Limit),
             may("memory_peak", Shape::Count),
-            may("oom_kills", Shape::Count),
-            may("processes_refused", Shape::Count),
-            may("cpu_ms", Shape::Count),
+            may("oom_kill", Shape::Count),
+            may("pids_max_hits", Shape::Count),
         ]),
     ),
     may(
@@ -406,8 +425,8 @@ const DOCUMENT: Shape = Shape::Object(&[
             may("mounts", Shape::List(&Shape::Said)),
             may("descriptors", Shape::List(&Shape::Count)),
             may("oom_score_adj", Shape::Said),
-            may("memory_limit", Shape::Count),
-            may("process_limit", Shape::Count),
+            may("memory_limit", Shape::Limit),
+            may("process_limit", Shape::Limit),
         ]),
     ),
     must("started", Shape::Flag),

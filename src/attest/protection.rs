@@ -165,9 +165,9 @@ pub(super) fn disagreements(facts: &Value) -> Vec<String> {
             out.push(format!("status.{name}"));
         }
     }
-    for (name, own) in names("limits") {
+    for (name, own) in names("rlimits") {
         if witness(facts, "limits", name).is_some_and(|seen| !same_limit(own, seen)) {
-            out.push(format!("limits.{name}"));
+            out.push(format!("rlimits.{name}"));
         }
     }
     for (kind, own) in names("namespaces") {
@@ -230,7 +230,7 @@ impl ReadBack {
             }
             ReadBack::Limits => {
                 for name in ["core", "nofile", "fsize", "cpu"] {
-                    let own = facts.get("limits").and_then(|list| list.get(name));
+                    let own = facts.get("rlimits").and_then(|list| list.get(name));
                     let seen = witness(facts, "limits", name);
                     let finite = |limit: &Value| {
                         limit.is_u64() || limit.as_str().is_some_and(|text| text.split(' ').all(is_number))
@@ -242,7 +242,7 @@ impl ReadBack {
                 }
             }
             ReadBack::OneProcessor => {
-                (facts.get("processors")? == 1).then_some(())?;
+                (facts.pointer("/determinism/processors")? == 1).then_some(())?;
                 who.insert(Who::Own);
                 if let Some(seen) = witness(facts, "status", "Cpus_allowed_list") {
                     seen.as_str().is_some_and(is_number).then_some(())?;
@@ -269,9 +269,9 @@ impl ReadBack {
             ReadBack::OneUser => &["status.Uid", "status.Gid"],
             ReadBack::NoGroups => &["status.Groups"],
             ReadBack::Apart(_) => &["namespaces"],
-            ReadBack::Group(_) => &["cgroup.backend", "witness"],
-            ReadBack::Limits => &["limits"],
-            ReadBack::OneProcessor => &["processors"],
+            ReadBack::Group(_) => &["cgroup"],
+            ReadBack::Limits => &["rlimits"],
+            ReadBack::OneProcessor => &["determinism.processors"],
             ReadBack::NoSurvivor => &["survivors"],
         }
     }

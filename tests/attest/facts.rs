@@ -96,13 +96,20 @@ pub fn facts() -> Value {
     let mut seen = status("200000");
     seen["Cpus_allowed_list"] = json!("1");
     json!({
+        "schema": "verifica.sandbox-facts/1", "enforcement_backend": "landlock+seccomp+namespaces+cgroup2+cgroup1",
+        "requested": {
+            "policy": "default", "policy_sha256": hash("policy"), "argv_sha256": hash("argv"),
+            "environment_sha256": hash("env"), "stdin_sha256": hash(""),
+        },
+        "executable_sha256": hash("program"),
         "executed": [{"path": "/usr/bin/test", "sha256": hash("program")}],
-        "argv_sha256": hash("argv"), "env_sha256": hash("env"), "stdin_sha256": hash(""),
+        "capability_proof": {"everything": {"applied": true}},
+        "not_claimed": ["the vsyscall page (time only)", "a uid of the job's own: outside it has the uid of the house"],
         "inputs": [
             {"path": "delivery/a.txt", "sha256": hash("a"), "bytes": 1, "entries": 1},
             {"path": "b", "sha256": hash("b"), "bytes": 1, "entries": 1},
         ],
-        "rootfs": {"sha256": hash("root")}, "launcher": {"sha256": hash("launcher")},
+        "rootfs_sha256": hash("root"), "launcher_sha256": hash("launcher"),
         "kernel": {"release": "6.18.44", "machine": "x86_64", "boot_id": "b0", "config_sha256": hash("config")},
         "landlock": {
             "abi": 7, "errata": 7, "status": "fully_enforced", "handled_fs": 65_535, "handled_net": 3, "scopes": 3,
@@ -111,10 +118,11 @@ pub fn facts() -> Value {
         "seccomp": [{"sha256": hash("f1"), "instructions": 118}, {"sha256": hash("f2"), "instructions": 9}],
         "seccomp_filters_before": 1,
         "status": status("1000"),
-        "limits": {"core": 0, "nofile": 256, "fsize": 67_108_864, "cpu": 61, "nproc": 64, "as": u64::MAX},
-        "hostname": "job", "umask": 63, "personality": 262_144, "processors": 1, "interfaces": ["lo"],
+        "rlimits": {"core": 0, "nofile": 256, "fsize": 67_108_864, "cpu": 61, "nproc": 64, "as": u64::MAX},
+        "determinism": {"hostname": "job", "umask": "0077", "fixed_addresses": true, "processors": 1}, "interfaces": ["lo"],
         "cgroup": {
-            "backend": "hybrid", "memory_peak": 1_404_928, "oom_kills": 0, "processes_refused": 0, "cpu_ms": null,
+            "backend": "hybrid", "memory_limit": 536_870_912, "process_limit": 65, "memory_peak": 1_404_928, "oom_kill": 0,
+            "pids_max_hits": 0,
         },
         "canaries": canaries,
         "witness": {
@@ -142,7 +150,7 @@ pub fn facts() -> Value {
 pub fn refused(mechanism: &str) -> Value {
     json!({
         "kernel": {"release": "5.10.0"}, "started": false,
-        "exit": {"refused": {"mechanism": mechanism, "reason": "the kernel does not offer it", "errno": "ENOSYS"}},
+        "survivors": 0, "exit": {"refused": mechanism, "reason": "the kernel does not offer it"},
     })
 }
 
@@ -170,5 +178,5 @@ pub fn forged(change: impl FnOnce(&mut Value)) -> Result<Attestation, Refusal> {
 }
 
 pub fn reason(of: Result<Attestation, Refusal>) -> String {
-    of.map(|a| format!("accepted: {}", a.doc())).unwrap_or_else(|refusal| refusal.reason)
+    of.map(|a| format!("accepted, claims {:?}", a.claims())).unwrap_or_else(|refusal| refusal.reason)
 }

@@ -97,7 +97,7 @@ impl Protection {
             }
         }
         let tried = |needed: &&str| canaries.iter().any(|id| id == needed);
-        self.canaries.iter().all(|needed| tried(needed)).then_some(())?;
+        self.canaries.iter().all(tried).then_some(())?;
         let mut read_back = Vec::new();
         for evidence in self.read_back {
             who.append(&mut evidence.holds(facts)?);

@@ -38,6 +38,10 @@ pub const ACK_IDS_MAX: usize = 1_000;
 pub const WAIT_SECONDS_DEFAULT: u64 = 25;
 pub const WAIT_SECONDS_MAX: u64 = 90;
 pub const JOURNAL_PAGE_MAX: usize = 1_000;
+/// Bytes of bodies that are held at once, over all requests.
+pub const BODIES_HELD_MAX: usize = 256 * 1_048_576;
+/// Answers with lists that are made at once.
+pub const LISTS_MADE_MAX: usize = 8;
 /// Bodies that are not envelopes.
 pub const SMALL_BODY_MAX: usize = 256 * 1_024;
 /// Request line and headers together.
@@ -278,6 +282,8 @@ pub const STORE_WAL_KEEP_BYTES: i64 = 64 * 1_048_576;
 /// Due rows that are looked at to share out work, and groups that are walked when there are more.
 pub const STORE_DUE_SCAN: usize = 512;
 pub const STORE_WALK_MAX: usize = 1_024;
+/// Bytes of the documents in one list: mail, jobs, contracts. In memory a document can be many times its text.
+pub const STORE_LIST_BYTES_MAX: usize = 4 * 1_048_576;
 /// Rows that one piece of housekeeping removes.
 pub const STORE_PRUNE_ROWS: usize = 1_000;
 pub const RATE_KEEP_MINUTES: i64 = 2;

@@ -198,6 +198,33 @@ async fn so_many_requests_wait_at_a_mailbox_and_the_oldest_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mailbox_of_large_letters_is_shown_from_the_newest_as_far_as_one_answer_holds() {
+    let house = TestHouse::started("mar.example", 14).await;
+    let ana = house.agent("anamar", json!({})).await;
+    let eva = house.agent("evamar", json!({"inbox": {"policy": "open"}})).await;
+    let mut sent = Vec::new();
+    for _ in 0..7 {
+        let envelope = ana.envelope(&["evamar@mar.example"], json!("x".repeat(900_000)));
+        let (status, body) = house.post("/inbound", &envelope).await;
+        assert_eq!(status, 202, "{body}");
+        assert_eq!(ana.post("/outbound", &envelope).await.0, 202);
+        sent.push(envelope["id"].as_str().expect("id").to_owned());
+    }
+    let ids = |records: &[Value]| -> Vec<String> {
+        records.iter().map(|r| r["envelope"]["id"].as_str().expect("id").to_owned()).collect()
+    };
+    let shown = ids(&eva.inbox().await);
+    let fit = limits::STORE_LIST_BYTES_MAX / 900_000;
+    assert_eq!(shown, sent[7 - fit..], "the newest, oldest of them first");
+    let listed: Vec<&str> = shown.iter().map(String::as_str).collect();
+    eva.acknowledge(&listed).await;
+    assert_eq!(ids(&eva.inbox().await), sent[..7 - fit], "then the older ones");
+    let (_, outbox) = ana.get("/outbox/anamar").await;
+    let listed = ids(outbox["sent"].as_array().expect("list"));
+    assert!((1..=fit).contains(&listed.len()) && listed[0] == sent[6], "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lookups_of_one_address_are_counted_and_refused_with_a_time() {
     let house = TestHouse::started("mar.example", 13).await;
     for _ in 0..limits::RATE_LOOKUP_PER_MINUTE {

@@ -20,7 +20,6 @@ use crate::time::{Clock, Timestamp};
 use crate::wire::address::{Address, Domain};
 use crate::wire::auth::OnBehalf;
 use crate::wire::card::{AgentCard, DomainCard};
-use crate::wire::envelope::Envelope;
 use crate::wire::json;
 use crate::wire::key::{PublicKey, Signature};
 use serde_json::Value;
@@ -152,26 +151,25 @@ impl Resolver {
         self.fetch_agent(address, asker).await
     }
 
-    /// The card of an envelope's sender; a key that the known card does not have is looked for once more at its house.
-    pub async fn sender(&self, envelope: &Envelope, asker: Option<&Address>) -> Result<AgentCard, Refusal> {
+    /// The card of an envelope's sender, if it is known here and has the key that signed.
+    ///
+    /// For an agent of this house, known is enough: the transaction that takes the envelope looks at the card in force.
+    pub fn known_sender(&self, from: &Address, kid: &str, asker: Option<&Address>) -> Option<AgentCard> {
         let now = self.clock.now();
-        let address = &envelope.from;
-        if self.house.is_mine(address) {
-            // Known is enough: the transaction that takes the envelope looks at the card in force.
-            let known = lock(&self.own).get(&address.local().to_owned(), now);
-            return match known {
-                Some(card) if card.delegation.is_none() && card.accepted_key(&envelope.kid, now).is_some() => {
-                    Ok(AgentCard::clone(&card))
-                }
-                _ => self.own_agent(address).await,
-            };
+        let known = match self.house.is_mine(from) {
+            true => lock(&self.own).get(&from.local().to_owned(), now).filter(|card| card.delegation.is_none()),
+            false => self.cached_card(from, asker),
+        };
+        known.filter(|card| card.accepted_key(kid, now).is_some()).map(|card| AgentCard::clone(&card))
+    }
+
+    /// As [`Resolver::known_sender`]; a key that the known card does not have is looked for once more at its house.
+    pub async fn sender(&self, from: &Address, kid: &str, asker: Option<&Address>) -> Result<AgentCard, Refusal> {
+        match self.known_sender(from, kid, asker) {
+            Some(card) => Ok(card),
+            None if self.house.is_mine(from) => self.own_agent(from).await,
+            None => self.fetch_agent(from, asker).await,
         }
-        if let Some(card) = self.cached_card(address, asker)
-            && card.accepted_key(&envelope.kid, now).is_some()
-        {
-            return Ok(AgentCard::clone(&card));
-        }
-        self.fetch_agent(address, asker).await
     }
 
     /// Drops what is known of a domain, so that the next question asks its house.

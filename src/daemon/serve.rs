@@ -27,7 +27,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -150,11 +149,11 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
         let arbiter = Arbiter::new(doors.clone(), options);
         workers.push(tokio::spawn(arbiter.run(stopping.clone())));
     }
-    let app = Arc::new(App { doors: doors.clone(), stopping: stopping.clone(), ready: AtomicBool::new(false) });
+    let app = Arc::new(App::new(doors.clone(), stopping.clone()));
     let secured = tls.as_ref().map(|(tls, _)| tls.clone());
     let listener = Listener::start(listener, secured, router(app.clone()), stopping.clone());
     let listener = listener.map_err(|error| ServeError::Listen { at: "its socket".to_owned(), error })?;
-    app.ready.store(true, Ordering::Release);
+    app.started();
     let local_addr = listener.local_addr();
     tracing::info!(event = "ready", domain = %doors.house.domain, listen = %local_addr);
     Ok(Running { doors, local_addr, stopping, listener: Some(listener), workers, tls, drain: options.drain })

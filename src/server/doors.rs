@@ -4,6 +4,7 @@
 //! judged before anything is looked for, and its nonce is burned in the transaction of what it asks for, also when the
 //! rule says no: a token is good for one answer.
 
+use super::http::{JSON, Reply};
 use crate::client::resolver::Resolver;
 use crate::ids::Ids;
 use crate::limits;
@@ -14,11 +15,12 @@ use crate::time::{Clock, Timestamp};
 use crate::wire::address::Address;
 use crate::wire::auth::{OnBehalf, Request, Token};
 use crate::wire::card::AgentCard;
+use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub struct Doors {
@@ -29,6 +31,7 @@ pub struct Doors {
     pub wakes: Wakes,
     /// Hash of the operator's token; comparing hashes says nothing about the token's bytes.
     admin: Option<crate::wire::Sha256>,
+    lists: Semaphore,
 }
 
 /// Who sleeps until something is due.
@@ -85,7 +88,8 @@ impl Doors {
         admin_token: Option<&str>,
     ) -> Doors {
         let admin = admin_token.map(str::trim).filter(|token| !token.is_empty()).map(crate::wire::Sha256::of);
-        Doors { house, store, resolver, clock, wakes: Wakes::default(), admin }
+        let lists = Semaphore::new(limits::LISTS_MADE_MAX);
+        Doors { house, store, resolver, clock, wakes: Wakes::default(), admin, lists }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -151,6 +155,17 @@ impl Doors {
         F: FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     {
         self.store.read(query).await.map_err(|error| logged(Denied::Store(error)))
+    }
+
+    /// An answer that is a list of whole documents: only so many are made at once, and each is text before the next
+    /// begins.
+    pub async fn list<F>(&self, query: F) -> Result<Reply, Refusal>
+    where
+        F: FnOnce(&Reader) -> Result<Value, StoreError> + Send + 'static,
+    {
+        let _place = self.lists.acquire().await;
+        let text = self.read(move |reader| Ok(query(reader)?.to_string())).await?;
+        Ok(Reply::text(JSON, text))
     }
 
     /// The checks of a signed token in the protocol's order. Every failure is 401; only the nonce is left to spend.

@@ -13,6 +13,8 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long an answer may be kept by whoever asked.
@@ -49,6 +51,10 @@ impl Reply {
         Reply::json(200, body)
     }
 
+    pub fn text(media: &'static str, text: String) -> Reply {
+        Reply { body: Payload::Text { media, text }, ..Reply::ok(Value::Null) }
+    }
+
     pub fn private(mut self) -> Reply {
         self.private = true;
         self
@@ -70,8 +76,55 @@ impl From<&Refusal> for Reply {
     }
 }
 
+/// The bytes of request bodies that the process holds, counted as they arrive and given back with the body.
+pub struct Held(AtomicUsize);
+
+/// A body, counted among those that are held.
+pub struct HeldBody {
+    pub bytes: Bytes,
+    held: Option<(Arc<Held>, usize)>,
+}
+
+impl Held {
+    pub fn new() -> Arc<Held> {
+        Arc::new(Held(AtomicUsize::new(0)))
+    }
+}
+
+impl HeldBody {
+    pub fn none() -> HeldBody {
+        HeldBody { bytes: Bytes::new(), held: None }
+    }
+
+    fn take(&mut self, more: usize) -> Result<(), Refusal> {
+        let Some((held, own)) = &mut self.held else { return Ok(()) };
+        *own += more;
+        if held.0.fetch_add(more, Ordering::AcqRel) + more > limits::BODIES_HELD_MAX {
+            return Err(Refusal::new(
+                Rule::Overloaded,
+                "the house is reading as much as it can; try again in a moment",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for HeldBody {
+    fn drop(&mut self) {
+        if let Some((held, own)) = &self.held {
+            held.0.fetch_sub(*own, Ordering::AcqRel);
+        }
+    }
+}
+
 /// Reads a JSON body's bytes: media type, declared size, counted size, time. An absent body is empty bytes.
-pub async fn read_body(headers: &HeaderMap, body: Body, max: usize, deadline: Duration) -> Result<Bytes, Refusal> {
+pub async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    max: usize,
+    deadline: Duration,
+    held: &Arc<Held>,
+) -> Result<HeldBody, Refusal> {
     let declared = declared_length(headers)?;
     if declared != Some(0) && !is_json(headers) {
         linger(headers, body);
@@ -88,6 +141,7 @@ pub async fn read_body(headers: &HeaderMap, body: Body, max: usize, deadline: Du
     }
     let mut body = body;
     let mut read = BytesMut::new();
+    let mut counted = HeldBody { bytes: Bytes::new(), held: Some((held.clone(), 0)) };
     let whole = async {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| {
@@ -97,12 +151,16 @@ pub async fn read_body(headers: &HeaderMap, body: Body, max: usize, deadline: Du
             if read.len() + piece.len() > max {
                 return Err(too_large());
             }
+            counted.take(piece.len())?;
             read.extend_from_slice(&piece);
         }
         Ok(())
     };
     match tokio::time::timeout(deadline, whole).await {
-        Ok(Ok(())) => Ok(read.freeze()),
+        Ok(Ok(())) => {
+            counted.bytes = read.freeze();
+            Ok(counted)
+        }
         Ok(Err(refusal)) => {
             linger(headers, body);
             Err(refusal)
@@ -115,7 +173,7 @@ pub async fn read_body(headers: &HeaderMap, body: Body, max: usize, deadline: Du
 /// an unchanged answer be 304.
 pub fn respond(reply: Reply, method: &Method, asked: &HeaderMap, keep: Keep) -> Response {
     let (media, bytes) = match reply.body {
-        Payload::Json(value) => ("application/json; charset=utf-8", value.to_string().into_bytes()),
+        Payload::Json(value) => (JSON, value.to_string().into_bytes()),
         Payload::Text { media, text } => (media, text.into_bytes()),
     };
     let mut status = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -225,6 +283,8 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
+pub const JSON: &str = "application/json; charset=utf-8";
+
 const FIXED_HEADERS: [(&str, &str); 5] = [
     ("strict-transport-security", "max-age=31536000; includeSubDomains"),
     ("x-content-type-options", "nosniff"),
@@ -254,18 +314,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_stop_at_their_bound() {
-        let long = Duration::from_secs(5);
+    async fn bodies_stop_at_their_bound_and_are_counted_while_they_are_held() {
+        let held = Held::new();
         let chunked = asked(&[(header::TRANSFER_ENCODING, "chunked")]);
-        let at = read_body(&chunked, Body::from(vec![b'1'; 100]), 100, long).await;
-        assert_eq!(at.map(|b| b.len()), Ok(100));
-        let over = read_body(&chunked, Body::from(vec![b'1'; 101]), 100, long).await;
-        assert_eq!(over.map_err(|r| r.code()), Err(413));
         let declared = asked(&[(header::CONTENT_LENGTH, "101")]);
-        let over = read_body(&declared, Body::empty(), 100, long).await;
-        assert_eq!(over.map_err(|r| r.code()), Err(413));
-        let none = read_body(&HeaderMap::new(), Body::empty(), 0, long).await;
-        assert_eq!(none.map(|b| b.len()), Ok(0));
+        let read = async |headers: &HeaderMap, body: Body| {
+            read_body(headers, body, 100, Duration::from_secs(5), &held).await.map_err(|refusal| refusal.code())
+        };
+        let at = read(&chunked, Body::from(vec![b'1'; 100])).await;
+        assert_eq!(at.as_ref().map(|body| body.bytes.len()), Ok(100));
+        assert_eq!(held.0.load(Ordering::Acquire), 100);
+        drop(at);
+        assert_eq!(held.0.load(Ordering::Acquire), 0);
+        assert_eq!(read(&chunked, Body::from(vec![b'1'; 101])).await.err(), Some(413));
+        assert_eq!(read(&declared, Body::empty()).await.err(), Some(413));
+        assert_eq!(read(&HeaderMap::new(), Body::empty()).await.map(|body| body.bytes.len()), Ok(0));
+        held.0.store(limits::BODIES_HELD_MAX - 10, Ordering::Release);
+        assert!(read(&chunked, Body::from(vec![b'1'; 10])).await.is_ok());
+        assert_eq!(read(&chunked, Body::from(vec![b'1'; 11])).await.err(), Some(503));
+        assert_eq!(held.0.load(Ordering::Acquire), limits::BODIES_HELD_MAX - 10);
     }
 
     #[test]

@@ -30,11 +30,21 @@ impl Doors {
     }
 
     async fn arrive(&self, bytes: &[u8], relay: Option<&str>) -> Result<Answer, Refusal> {
-        let envelope = Envelope::parse(json::parse_object(bytes)?, self.house.settings.max_bytes)?;
+        let mut envelope = self.envelope(bytes)?;
         mail::precheck(&self.house, self.now(), &envelope)?;
         let asker = envelope.to.iter().find(|to| self.house.is_mine(to)).cloned();
-        let sender = self.resolver.sender(&envelope, asker.as_ref()).await?;
-        let (id, from) = (envelope.id.clone(), envelope.from.clone());
+        let (id, from, kid) = (envelope.id.clone(), envelope.from.clone(), envelope.kid.clone());
+        let sender = match self.resolver.known_sender(&from, &kid, asker.as_ref()) {
+            Some(card) => card,
+            None => {
+                // A document in memory can be many times its bytes; whoever makes this house wait for a card does not
+                // make it hold the document meanwhile.
+                drop(envelope);
+                let card = self.resolver.sender(&from, &kid, asker.as_ref()).await?;
+                envelope = self.envelope(bytes)?;
+                card
+            }
+        };
         let verified = envelope.verify(sender, self.now())?;
         let relay_verified = self.relayed(relay, &from, &id).await;
         let sender_promises_sealed = match self.house.is_mine(&from) {
@@ -49,6 +59,10 @@ impl Doors {
             .await?;
         tracing::info!(event = "inbound", id = %id, from = %from, code = answer.code, relay_verified);
         Ok(answer)
+    }
+
+    fn envelope(&self, bytes: &[u8]) -> Result<Envelope, Refusal> {
+        Envelope::parse(json::parse_object(bytes)?, self.house.settings.max_bytes)
     }
 
     /// Whether the sender's own house vouches for having relayed this envelope. Doubt is no.
@@ -75,8 +89,7 @@ impl Doors {
 
     /// An agent of this house hands in an envelope to send.
     pub async fn outbound(&self, caller: &Caller, bytes: &[u8]) -> Result<Answer, Refusal> {
-        let parsed = json::parse_object(bytes).and_then(|doc| Envelope::parse(doc, self.house.settings.max_bytes));
-        let envelope = match parsed {
+        let envelope = match self.envelope(bytes) {
             Ok(envelope) => envelope,
             Err(refusal) => {
                 self.spend(caller).await?;
@@ -129,19 +142,18 @@ impl Doors {
 }
 
 pub async fn inbound(app: &App, call: Call) -> Result<Reply, Refusal> {
-    Ok(answered(app.doors.inbound(&call.body, call.header("x-nyx5-relay")).await))
+    Ok(answered(app.doors.inbound(&call.body.bytes, call.header("x-nyx5-relay")).await))
 }
 
 pub async fn outbound(app: &App, call: Call) -> Result<Reply, Refusal> {
-    Ok(answered(app.doors.outbound(call.caller()?, &call.body).await?))
+    Ok(answered(app.doors.outbound(call.caller()?, &call.body.bytes).await?))
 }
 
 pub async fn mailbox(app: &App, call: Call) -> Result<Reply, Refusal> {
     app.doors.spend(call.caller()?).await?;
     let limit = page(call.query("limit"), limits::MAILBOX_PAGE_DEFAULT, limits::MAILBOX_PAGE_MAX);
     let (local, now) = (call.param("local").to_owned(), app.doors.now());
-    let mail = app.doors.read(move |reader| reader.mailbox(&local, limit, now)).await?;
-    Ok(Reply::ok(mail::mailbox::messages(&mail)))
+    app.doors.list(move |reader| Ok(mail::mailbox::messages(&reader.mailbox(&local, limit, now)?))).await
 }
 
 pub async fn acknowledge(app: &App, call: Call) -> Result<Reply, Refusal> {
@@ -185,8 +197,7 @@ pub async fn outbox(app: &App, call: Call) -> Result<Reply, Refusal> {
     app.doors.spend(call.caller()?).await?;
     let limit = page(call.query("limit"), limits::OUTBOX_PAGE_MAX, limits::OUTBOX_PAGE_MAX);
     let local = call.param("local").to_owned();
-    let jobs = app.doors.read(move |reader| reader.outbox(&local, limit)).await?;
-    Ok(Reply::ok(mail::mailbox::sent(&jobs)))
+    app.doors.list(move |reader| Ok(mail::mailbox::sent(&reader.outbox(&local, limit)?))).await
 }
 
 /// A page size as a stranger wrote it; what is no size is the default.

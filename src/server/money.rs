@@ -1,7 +1,7 @@
 //! Doors of the ledger: reading it, and the operator's hand on it. Operations come by mail, through the inbound door.
 
 use super::doors::Doors;
-use super::http::{Payload, Reply};
+use super::http::Reply;
 use super::mail::{answered, page};
 use super::routes::{App, Call};
 use crate::arbiter::settle;
@@ -22,13 +22,13 @@ pub async fn account(app: &App, call: Call) -> Result<Reply, Refusal> {
     app.doors.spend(caller).await?;
     own_account(call.param("address"), &caller.card.address)?;
     let name = caller.card.address.to_string();
-    let view = app.doors.read(move |reader| {
+    let view = app.doors.list(move |reader| {
         let contracts = View::contracts_of(reader, &name, limits::ACCOUNT_CONTRACTS_MAX);
         let mandates = reader.mandates_of(&name, limits::ACCOUNT_MANDATES_MAX);
         let balance = reader.balance(&name);
         Ok(views::account(&name, balance, &contracts, &mandates, limits::ACCOUNT_VIEW_BYTES_MAX))
     });
-    Ok(Reply::ok(view.await?))
+    view.await
 }
 
 pub async fn contract(app: &App, call: Call) -> Result<Reply, Refusal> {
@@ -83,8 +83,7 @@ pub async fn statement(app: &App, call: Call) -> Result<Reply, Refusal> {
     if !csv {
         return Ok(Reply::ok(statement.to_json()));
     }
-    let mut reply = Reply::ok(Value::Null);
-    reply.body = Payload::Text { media: "text/csv; charset=utf-8", text: statement.to_csv() };
+    let mut reply = Reply::text("text/csv; charset=utf-8", statement.to_csv());
     reply.file_name = Some(statement.csv_name(app.doors.now()));
     Ok(reply)
 }

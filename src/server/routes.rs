@@ -5,7 +5,7 @@
 //! says the same about what exists and what does not.
 
 use super::doors::{Asking, Caller, Doors};
-use super::http::{Keep, Reply, read_body, respond};
+use super::http::{Held, HeldBody, Keep, Reply, read_body, respond};
 use super::{house, mail, money, people};
 use crate::limits;
 use crate::refusal::{Refusal, Rule};
@@ -17,7 +17,6 @@ use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -81,7 +80,7 @@ pub struct Call {
     pub ip: IpAddr,
     pub headers: HeaderMap,
     pub query: Vec<(String, String)>,
-    pub body: Bytes,
+    pub body: HeldBody,
     params: Vec<(&'static str, String)>,
 }
 
@@ -89,7 +88,8 @@ pub struct Call {
 pub struct App {
     pub doors: Arc<Doors>,
     pub stopping: tokio_util::sync::CancellationToken,
-    pub ready: AtomicBool,
+    ready: AtomicBool,
+    held: Arc<Held>,
 }
 
 /// Set by the listener on each request.
@@ -170,7 +170,7 @@ impl Call {
 
     /// The JSON body; an absent one is an empty object.
     pub fn json(&self) -> Result<Value, Refusal> {
-        if self.body.is_empty() { Ok(json!({})) } else { json::parse_object(&self.body) }
+        if self.body.bytes.is_empty() { Ok(json!({})) } else { json::parse_object(&self.body.bytes) }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -205,7 +205,7 @@ async fn serve(app: Arc<App>, path: &'static str, request: Request) -> Response 
         if let Some(bucket) = route.bucket {
             app.doors.count_ip(bucket, ip, limits::RATE_LOOKUP_PER_MINUTE).await?;
         }
-        let body = body_of(&app.doors, route, &head.headers, body, &who).await?;
+        let body = body_of(&app, route, &head.headers, body, &who).await?;
         let query = url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
         let query = query.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
         (route.door)(&app, Call { who, ip, headers: head.headers.clone(), query, body, params: params.clone() }).await
@@ -268,15 +268,16 @@ async fn admit(
 }
 
 /// The body, for routes that take one. A token whose request came without a usable body is spent all the same.
-async fn body_of(doors: &Doors, route: &Route, headers: &HeaderMap, body: Body, who: &Who) -> Result<Bytes, Refusal> {
+async fn body_of(app: &App, route: &Route, headers: &HeaderMap, body: Body, who: &Who) -> Result<HeldBody, Refusal> {
     if route.body_max == 0 {
-        return Ok(Bytes::new());
+        return Ok(HeldBody::none());
     }
-    let read = read_body(headers, body, route.body_max, Duration::from_millis(limits::REQUEST_READ_MS)).await;
+    let deadline = Duration::from_millis(limits::REQUEST_READ_MS);
+    let read = read_body(headers, body, route.body_max, deadline, &app.held).await;
     if read.is_err()
         && let Who::Agent(caller) = who
     {
-        doors.spend(caller).await?;
+        app.doors.spend(caller).await?;
     }
     read
 }
@@ -337,6 +338,14 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Response {
 }
 
 impl App {
+    pub fn new(doors: Arc<Doors>, stopping: tokio_util::sync::CancellationToken) -> App {
+        App { doors, stopping, ready: AtomicBool::new(false), held: Held::new() }
+    }
+
+    pub fn started(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
     pub fn is_started(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }

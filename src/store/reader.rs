@@ -88,11 +88,17 @@ impl Reader<'_> {
         Ok((total.cast_unsigned(), cards))
     }
 
-    /// The newest pending mail that the owner may see now, oldest first. What is not deferred can be seen whatever the
+    /// The newest pending mail that the owner may see now, oldest first; less than `limit` where the letters are large. What is not deferred can be seen whatever the
     /// clock says: a clock that went back hides no mail.
     pub fn mailbox(&self, local: &str, limit: usize, now: Timestamp) -> Result<Vec<MailRecord>, StoreError> {
-        let mut mail = self.0.many(sql::MAILBOX, params![local, bound(limit)], placed)?;
-        mail.extend(self.0.many(sql::MAILBOX_DEFERRED, params![local, bound(limit), now.millis()], placed)?);
+        let lists = [
+            self.0.many_within(sql::MAILBOX, params![local, bound(limit)], placed)?,
+            self.0.many_within(sql::MAILBOX_DEFERRED, params![local, bound(limit), now.millis()], placed)?,
+        ];
+        // Nothing older than where a list ended early: what is shown has no gaps.
+        let oldest = lists.iter().filter(|(_, cut)| *cut).filter_map(|(list, _)| Some(list.last()?.0)).max();
+        let mut mail: Vec<_> = lists.into_iter().flat_map(|(list, _)| list).collect();
+        mail.retain(|(place, _)| oldest.is_none_or(|oldest| *place >= oldest));
         mail.sort_by_key(|(place, _)| *place);
         Ok(mail.split_off(mail.len().saturating_sub(limit)).into_iter().map(|(_, mail)| mail).collect())
     }
@@ -115,7 +121,7 @@ impl Reader<'_> {
 
     /// The newest jobs of this sender, finished ones too, newest first.
     pub fn outbox(&self, local: &str, limit: usize) -> Result<Vec<Job>, StoreError> {
-        self.0.many(sql::OUTBOX, params![local, bound(limit)], |row| rows::document(row, 0))
+        Ok(self.0.many_within(sql::OUTBOX, params![local, bound(limit)], |row| rows::document(row, 0))?.0)
     }
 
     /// Newest first.

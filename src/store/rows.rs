@@ -4,6 +4,7 @@
 //! whoever ran the rule discards its decision and reports the fault. No decision is ever made on missing data.
 
 use super::{StoreError, sql};
+use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
     SealRecord, SeenRecord, View,
@@ -11,6 +12,7 @@ use crate::record::{
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Local};
 use crate::wire::card::AgentCard;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -59,6 +61,33 @@ impl<'c> Rows<'c> {
             out.push(read(row)?);
         }
         Ok(out)
+    }
+
+    /// As [`Rows::many`], ending before the rows read hold more than [`limits::STORE_LIST_BYTES_MAX`], so that no list of
+    /// large documents fills the memory; one row is always read. Answers whether it ended early.
+    pub fn many_within<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<(Vec<T>, bool), StoreError> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(params)?;
+        let mut out = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                if let ValueRef::Text(held) | ValueRef::Blob(held) = row.get_ref(column)? {
+                    bytes += held.len();
+                }
+            }
+            if bytes > limits::STORE_LIST_BYTES_MAX && !out.is_empty() {
+                return Ok((out, true));
+            }
+            out.push(read(row)?);
+        }
+        Ok((out, false))
     }
 
     /// Runs a statement that changes rows; how many it changed.
@@ -154,7 +183,7 @@ impl View for Rows<'_> {
     }
 
     fn contracts_of(&self, account: &str, limit: usize) -> Vec<Contract> {
-        self.latch(|| self.many(sql::CONTRACTS_OF, params![account, bound(limit)], contract))
+        self.latch(|| Ok(self.many_within(sql::CONTRACTS_OF, params![account, bound(limit)], contract)?.0))
     }
 
     fn mandate(&self, id: &str) -> Option<Mandate> {

@@ -619,6 +619,21 @@ async fn no_decision_is_made_on_records_that_cannot_be_read() {
 }
 
 #[tokio::test]
+async fn a_rule_that_panics_over_an_unreadable_record_harms_only_itself() {
+    let place = Place::new();
+    place.put(vec![Change::InsertContract(contract("c1", ContractState::Held))]).await.expect("made");
+    Connection::open(place.path()).expect("opens").execute_batch("UPDATE contract SET doc = '{}'").expect("damaged");
+    let panics = place.store.transact(|view| -> verifica::record::Decided<()> {
+        view.contract("c1").expect("the rule counts on it");
+        Ok(Decision::nothing(()))
+    });
+    let next = place.put(vec![Change::InsertInvitation(invitation("next", 1))]);
+    let (panicked, next) = in_one_batch(&place.store, async { tokio::join!(panics, next) }).await;
+    assert!(matches!(panicked, Err(Denied::Store(StoreError::Bug(_)))));
+    assert_eq!(next, Ok(()));
+}
+
+#[tokio::test]
 async fn a_caller_who_left_before_its_turn_changes_nothing_and_harms_nobody() {
     let place = Place::new();
     let left = in_one_batch(&place.store, async {

@@ -178,6 +178,8 @@ impl Writer {
     }
 
     fn run_one(&self, command: &mut Box<dyn Command>, rows: &Rows<'_>) -> bool {
+        // A fault that a panicking neighbour met is not this command's.
+        rows.take_fault();
         catch_unwind(AssertUnwindSafe(|| command.run(rows))).unwrap_or_else(|_| {
             command.fail(StoreError::Bug("a rule panicked".to_owned()));
             false

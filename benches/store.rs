@@ -27,9 +27,8 @@ fn main() {
         fund(&store, tasks).await;
         let stop = Arc::new(AtomicBool::new(false));
         let start = Instant::now();
-        let workers: Vec<_> = (0..tasks)
-            .map(|task| tokio::spawn(work(store.clone(), task, Arc::clone(&stop))))
-            .collect();
+        let workers: Vec<_> =
+            (0..tasks).map(|task| tokio::spawn(work(store.clone(), task, Arc::clone(&stop)))).collect();
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         stop.store(true, Ordering::Relaxed);
         let mut times = Vec::new();
@@ -40,7 +39,7 @@ fn main() {
         times.sort_unstable();
         let part = |per_mille: usize| times[(times.len() - 1) * per_mille / 1000].as_secs_f64() * 1000.0;
         println!(
-            "{} operations in {took:.2} s with {tasks} tasks: {:.0} operations/s, p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+            "{} operations in {took:.2} s with {tasks} tasks: {:.0} a second; p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
             times.len(),
             times.len() as f64 / took,
             part(500),

@@ -262,7 +262,7 @@ pub const DELEGATION_DEPTH_MAX: usize = 8;
 /// Commands that wait for the writer.
 pub const STORE_QUEUE_MAX: usize = 4_096;
 /// How long a caller waits for a place among them before it is told that the store is busy.
-pub const STORE_QUEUE_WAIT_MS: u64 = 5_000;
+pub const STORE_QUEUE_WAIT_MS: u64 = 2_000;
 /// Commands that share one flush to the disk.
 pub const STORE_BATCH_MAX: usize = 256;
 /// How long SQLite waits for a lock that another program took by hand.

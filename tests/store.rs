@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use store_fixture::{
     CASA, HOUSE, Place, address, agent, at, contract, entry, entry_at, invitation, key, mail, mandate, operation, put,
@@ -516,21 +517,36 @@ async fn observations_pins_cards_and_events_are_kept() {
 
 // ---- transactions ------------------------------------------------------------------------------------------------
 
-/// Keeps the writer busy, so that everything asked for meanwhile falls into one batch.
-async fn in_one_batch<T>(store: &Store, ask: impl Future<Output = T>) -> T {
+/// Keeps the writer busy until the returned sender is used.
+async fn busy(store: &Store) -> (std::sync::mpsc::Sender<()>, tokio::task::JoinHandle<Result<(), Denied>>) {
+    let (release, released) = std::sync::mpsc::channel();
+    let released = std::sync::Mutex::new(released);
     let (started, begun) = tokio::sync::oneshot::channel();
     let started = std::sync::Mutex::new(Some(started));
-    let busy = store.transact(move |_| {
-        started.lock().expect("lock").take().map(|started| started.send(()));
-        std::thread::sleep(Duration::from_millis(100));
-        Ok(Decision::nothing(()))
+    let store = store.clone();
+    let blocked = tokio::spawn(async move {
+        store
+            .transact(move |_| {
+                started.lock().expect("lock").take().map(|started| started.send(()));
+                released.lock().expect("lock").recv().expect("released");
+                Ok(Decision::nothing(()))
+            })
+            .await
     });
-    let (first, outcome) = tokio::join!(busy, async {
-        begun.await.expect("begun");
-        ask.await
-    });
-    first.expect("nothing to fail");
-    outcome
+    begun.await.expect("begun");
+    (release, blocked)
+}
+
+/// Asks while the writer is busy, so that everything asked for falls into one batch.
+async fn in_one_batch<T>(store: &Store, ask: impl Future<Output = T>) -> T {
+    let (release, blocked) = busy(store).await;
+    let mut ask = std::pin::pin!(ask);
+    // The first poll puts every command into the queue.
+    let early = std::future::poll_fn(|cx| Poll::Ready(ask.as_mut().poll(cx).is_ready())).await;
+    assert!(!early, "nothing is answered while the writer is busy");
+    release.send(()).expect("released");
+    blocked.await.expect("ended").expect("nothing to fail");
+    ask.await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -636,12 +652,14 @@ async fn a_rule_that_panics_over_an_unreadable_record_harms_only_itself() {
 #[tokio::test]
 async fn a_caller_who_left_before_its_turn_changes_nothing_and_harms_nobody() {
     let place = Place::new();
-    let left = in_one_batch(&place.store, async {
-        let ask = place.put(vec![Change::InsertInvitation(invitation("gone", 1))]);
-        tokio::time::timeout(Duration::from_millis(10), ask).await
-    })
-    .await;
-    assert!(left.is_err());
+    let (release, blocked) = busy(&place.store).await;
+    {
+        let mut ask = std::pin::pin!(place.put(vec![Change::InsertInvitation(invitation("gone", 1))]));
+        let early = std::future::poll_fn(|cx| Poll::Ready(ask.as_mut().poll(cx).is_ready())).await;
+        assert!(!early, "it waits in the queue, and then its caller leaves");
+    }
+    release.send(()).expect("released");
+    blocked.await.expect("ended").expect("nothing to fail");
     place.put(vec![Change::InsertInvitation(invitation("next", 1))]).await.expect("goes on");
     let kept = place.store.read(|r| Ok((r.invitation("gone"), r.invitation("next").is_some()))).await;
     assert_eq!(kept, Ok((None, true)));
@@ -667,6 +685,50 @@ async fn readers_see_whole_transactions_and_survive_a_panic() {
         .expect("reads");
     assert_eq!((before, during), (0, 0), "one snapshot");
     assert_eq!(place.store.read(|r| Ok(r.journal_last())).await, Ok(1));
+}
+
+#[tokio::test]
+async fn the_queue_for_the_writer_is_bounded_and_says_so_in_time() {
+    let place = Place::new();
+    let (release, blocked) = busy(&place.store).await;
+    let (answer, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..limits::STORE_QUEUE_MAX + 1 {
+        let (store, answer) = (place.store.clone(), answer.clone());
+        tokio::spawn(async move {
+            let hit = Change::CountRate { key: "k".into(), at: at(0), hits: 1 };
+            answer.send(put(&store, vec![hit]).await)
+        });
+    }
+    drop(answer);
+    // Nobody can be served yet, so the only answer is to the one for whom there is no place.
+    let first = tokio::time::timeout(Duration::from_secs(60), answers.recv()).await.expect("an answer in time");
+    assert_eq!(first, Some(Err(Denied::Store(StoreError::Busy))));
+    release.send(()).expect("released");
+    blocked.await.expect("ended").expect("nothing to fail");
+    let mut served = 0;
+    while let Some(outcome) = answers.recv().await {
+        assert_eq!(outcome, Ok(()), "those that had a place are served");
+        served += 1;
+    }
+    assert_eq!(served, limits::STORE_QUEUE_MAX);
+    let hits = place.store.read(|r| Ok(r.rate("k", at(0)))).await;
+    assert_eq!(hits, Ok(limits::STORE_QUEUE_MAX as u32));
+}
+
+#[tokio::test]
+async fn the_log_starts_over_instead_of_growing() {
+    let place = Place::new();
+    let data = Value::from("x".repeat(256 * 1_024));
+    let mut longest = 0;
+    for i in 0..240 {
+        let event = Change::Event { name: "big", at: at(i), actor: "ana@mar.example".into(), data: data.clone() };
+        place.put(vec![event]).await.expect("written");
+        longest = longest.max(std::fs::metadata(place.folder().join("house.db-wal")).expect("a log").len());
+    }
+    let bound = limits::STORE_WAL_PAGES as u64 * 4_120;
+    let written = std::fs::metadata(place.path()).expect("a file").len();
+    assert!(longest > bound / 2 && longest < bound + bound / 4, "{longest} bytes of log for {bound}");
+    assert!(written > 2 * bound, "{written} bytes came through it");
 }
 
 #[test]

@@ -324,46 +324,55 @@ fn account(i: usize) -> String {
 
 /// A change of any kind over few ids, so that they meet. Numbers of entries are made to follow, mostly.
 fn change() -> impl Strategy<Value = Step> {
-    let small = 0..4_usize;
+    let moves = proptest::collection::vec((0..6_usize, 0..6_usize, 0..40_i64), 0..3);
     prop_oneof![
-        8 => (proptest::collection::vec((0..6_usize, 0..6_usize, 0..40_i64), 0..3), 0..10_u8).prop_map(|(moves, gap)| Step::Entry { moves, gap }),
-        1 => small.clone().prop_map(|i| other(Change::InsertAgent(agent(NAMES[i], "public", serde_json::json!({}))))),
-        1 => small.clone().prop_map(|i| other(Change::PutAgent(agent(NAMES[i], "secret", serde_json::json!({}))))),
-        1 => (small.clone(), 0..3_u64).prop_map(|(i, uses)| other(Change::InsertInvitation(invitation(NAMES[i], uses)))),
-        2 => (small.clone(), 0..1_500_i64).prop_map(|(i, ms)| other(Change::UseInvitation { code: NAMES[i].into(), at: at(ms) })),
-        2 => (small.clone(), small.clone(), 0..3_u8, proptest::option::of(0..50_i64)).prop_map(|(to, from, id, later)| {
-            let mut mail = mail(NAMES[to], &account(from), &format!("id-{id}"), 10);
-            mail.visible_from = later.map(at);
-            other(Change::Deliver(mail))
+        1 => (moves, 0..10_u8).prop_map(|(moves, gap)| Step::Entry { moves, gap }),
+        2 => (0..17_u8, 0..4_usize, 0..4_usize, 0..60_i64, state()).prop_map(|(kind, i, j, ms, state)| {
+            Step::Other(Box::new(other(kind, i, j, ms, state)))
         }),
-        1 => (small.clone(), 0..3_u8, 0..50_i64).prop_map(|(to, id, ms)| {
-            other(Change::Acknowledge { local: NAMES[to].into(), id: format!("id-{id}"), at: at(ms) })
-        }),
-        1 => (small.clone(), 0..3_u8).prop_map(|(from, sha)| other(Change::PutSeen(seen(&account(from), "e", &format!("{sha}"))))),
-        1 => small.clone().prop_map(|i| other(Change::BurnNonce { key: NAMES[i].into(), at: at(0) })),
-        1 => (small.clone(), 0..3_u32, 0..2_i64).prop_map(|(i, hits, minute)| other(Change::CountRate { key: NAMES[i].into(), at: at(minute * 60_000), hits })),
-        1 => small.clone().prop_map(|i| other(Change::InsertOperation(operation(&account(i), "op")))),
-        2 => (small.clone(), state()).prop_map(|(i, state)| other(Change::InsertContract(contract(&format!("c{i}"), state)))),
-        2 => (small.clone(), state()).prop_map(|(i, state)| other(Change::PutContract(contract(&format!("c{i}"), state)))),
-        1 => (small.clone(), any::<bool>()).prop_map(|(i, active)| {
-            let state = if active { MandateState::Active } else { MandateState::Revoked };
-            let (id, parent) = (format!("m{i}"), format!("m{}", i / 2));
-            let chain: Vec<&str> = if i == 0 { vec![&id] } else { vec![&parent, &id] };
-            other(if active { Change::InsertMandate(mandate(&id, &chain, state)) } else { Change::PutMandate(mandate(&id, &chain, state)) })
-        }),
-        1 => (small.clone(), small.clone()).prop_map(|(i, by)| other(Change::InsertSeal(seal(&format!("s{i}{by}"), &format!("{i}"), &account(by), 1)))),
-        1 => (small.clone(), 0..3_u8).prop_map(|(i, n)| other(match n {
+    ]
+}
+
+fn other(kind: u8, i: usize, j: usize, ms: i64, state: ContractState) -> Change {
+    let key = || NAMES[i].to_owned();
+    let contract = || contract(&format!("c{i}"), state);
+    let mandate = |state| {
+        let (id, parent) = (format!("m{i}"), format!("m{}", i / 2));
+        let chain: Vec<&str> = if i == 0 { vec![&id] } else { vec![&parent, &id] };
+        mandate(&id, &chain, state)
+    };
+    match kind {
+        0 => Change::InsertAgent(agent(NAMES[i], "public", serde_json::json!({}))),
+        1 => Change::PutAgent(agent(NAMES[i], "secret", serde_json::json!({"n": ms}))),
+        2 => Change::InsertInvitation(invitation(NAMES[i], j as u64)),
+        3 => Change::UseInvitation { code: key(), at: at(ms * 20) },
+        4 | 5 => {
+            let mut mail = mail(NAMES[i], &account(j), &format!("id-{}", ms % 3), 10);
+            mail.visible_from = (kind == 5).then(|| at(ms));
+            Change::Deliver(mail)
+        }
+        6 => Change::Acknowledge { local: key(), id: format!("id-{j}"), at: at(ms) },
+        7 => Change::PutSeen(seen(&account(i), "e", &format!("{}", j % 2))),
+        8 => Change::BurnNonce { key: key(), at: at(0) },
+        9 => Change::CountRate { key: key(), at: at(ms * 2_000), hits: j as u32 },
+        10 => Change::InsertOperation(operation(&account(i), "op")),
+        11 => Change::InsertContract(contract()),
+        12 => Change::PutContract(contract()),
+        13 if j == 0 => Change::PutMandate(mandate(MandateState::Revoked)),
+        13 => Change::InsertMandate(mandate(MandateState::Active)),
+        14 => Change::InsertSeal(seal(&format!("s{i}{j}"), &format!("{i}"), &account(j), 1)),
+        15 => match j {
             0 => Change::PutObservation(observation(&format!("c{i}"), "seen")),
             1 => Change::PutEvidence(evidence(&format!("c{i}"), "found")),
             _ => Change::ForgetEvidence { contract: format!("c{i}") },
-        })),
-        1 => (small.clone(), any::<bool>()).prop_map(|(i, done)| {
-            let mut look = look(&format!("c{i}"), "sol@otra.example", 5);
-            look.done = done;
-            other(Change::PutLook(look))
-        }),
-        1 => small.prop_map(|i| other(Change::PutJob(job(NAMES[i], "a.example", 5)))),
-    ]
+        },
+        _ if j == 0 => Change::PutJob(job(NAMES[i], "a.example", ms)),
+        _ => {
+            let mut look = look(&format!("c{i}"), "sol@otra.example", ms);
+            look.done = j == 1;
+            Change::PutLook(look)
+        }
+    }
 }
 
 fn state() -> impl Strategy<Value = ContractState> {
@@ -375,10 +384,6 @@ fn state() -> impl Strategy<Value = ContractState> {
 enum Step {
     Entry { moves: Vec<(usize, usize, i64)>, gap: u8 },
     Other(Box<Change>),
-}
-
-fn other(change: Change) -> Step {
-    Step::Other(Box::new(change))
 }
 
 /// The changes of one decision, with the entries numbered after what the model holds.
@@ -505,7 +510,8 @@ proptest! {
     fn the_store_does_what_the_model_does_and_its_books_balance(
         decisions in proptest::collection::vec(proptest::collection::vec(change(), 1..5), 1..40)
     ) {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(compare(decisions));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(compare(decisions));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Applying what a rule asked for.
 //!
 //! The rules decide; this is the second lock on the door. A change that breaks what the ledger promises (a gap in the
-//! journal, lines that do not cancel out, an account below zero, a second ending of a contract, a signed entry that says
-//! something else than its lines) is refused whole, whatever the rule thought.
+//! journal, lines that do not cancel out, an account below zero, a second ending of a contract, a signed entry that
+//! says something else than its lines) is refused whole, whatever the rule thought.
 
 use super::rows::{self, Rows};
 use super::{StoreError, sql};

@@ -1,8 +1,8 @@
 //! Handing out work that is due, and sweeping what has lapsed.
 //!
-//! A claim is exclusive for a time; when the worker dies, the work comes back by itself. Work is handed out in turns: by
-//! domain for letters, by seller for looks. However much one of them has waiting, the others get their turn, because the
-//! turn goes on from where it stood and not from the oldest row.
+//! A claim is exclusive for a time; when the worker dies, the work comes back by itself. Work is handed out in turns:
+//! by domain for letters, by seller for looks. However much one of them has waiting, the others get their turn, because
+//! the turn goes on from where it stood and not from the oldest row.
 
 use super::rows::{self, Rows};
 use super::{Denied, Store, StoreError, apply, sql};

@@ -3,8 +3,8 @@
 //! What the store promises:
 //! - **Acknowledged is durable.** A reply leaves only after the transaction that holds everything it implies is on the
 //!   disk (`synchronous=FULL`, read back at every start).
-//! - **All or nothing.** The changes of a decision are kept together or not at all, and are applied to exactly the records
-//!   that the decision looked at. A refusal, fault or panic undoes nothing of its neighbours.
+//! - **All or nothing.** The changes of a decision are kept together or not at all, and are applied to exactly the
+//!   records that the decision looked at. A refusal, fault or panic undoes nothing of its neighbours.
 //! - **One house, one process.** A lock held for the life of the process keeps a second one away from the same file.
 //! - **A fault of the disk ends it.** After one, no write is attempted or acknowledged until a restart; see
 //!   [`Store::poisoned`]. A full disk only refuses, and writing goes on when there is room again.
@@ -110,7 +110,8 @@ impl Store {
 
     /// Runs a rule inside one durable transaction. The reply comes after everything the rule asked for is on the disk.
     ///
-    /// Dropping the future leaves the outcome unknown: the rule may or may not have run. A rule must not call the store.
+    /// Dropping the future leaves the outcome unknown: the rule may or may not have run. A rule must not call the
+    /// store.
     pub async fn transact<T, F>(&self, rule: F) -> Result<T, Denied>
     where
         T: Send + 'static,

@@ -1,7 +1,7 @@
 //! The tables, their numbered migrations and the settings of a connection.
 //!
-//! A migration is never edited once it has been released: a new one is added at the end. All that are missing run in one
-//! transaction, so a store is of its old version or of the new one. A store that a later program wrote is refused.
+//! A migration is never edited once it has been released: a new one is added at the end. All that are missing run in
+//! one transaction, so a store is of its old version or of the new one. A store that a later program wrote is refused.
 //! Settings on which a promise rests are read back after they are set, because SQLite ignores what it does not accept.
 
 use super::StoreError;
@@ -10,9 +10,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
-
-/// "NYX5": marks a file as ours, so that no other program's database is migrated by mistake.
-pub const APPLICATION_ID: i32 = 0x4E59_5835;
 
 /// What the store runs under, as read back from SQLite.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +131,9 @@ fn user_version(conn: &Connection) -> Result<i64, StoreError> {
 fn has_tables(conn: &Connection) -> Result<bool, StoreError> {
     Ok(conn.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))?)
 }
+
+/// "NYX5": marks a file as ours, so that no other program's database is migrated by mistake.
+const APPLICATION_ID: i32 = 0x4E59_5835;
 
 /// Documents are kept whole, as JSON text, so that unknown fields and signatures survive. A column beside them exists
 /// only where a query needs it. Times are milliseconds since the epoch.

@@ -35,7 +35,8 @@ statements! {
 
     // agents
     AGENT = "SELECT local, card, webhook, notify_email, registered_via, system, created FROM agent WHERE local = ?1";
-    INSERT_AGENT = "INSERT INTO agent (local, card, webhook, notify_email, registered_via, system, created, listed, words)
+    INSERT_AGENT = "INSERT INTO agent
+        (local, card, webhook, notify_email, registered_via, system, created, listed, words)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     UPDATE_AGENT = "UPDATE agent SET card = ?2, webhook = ?3, notify_email = ?4, registered_via = ?5, system = ?6,
         created = ?7, listed = ?8, words = ?9 WHERE local = ?1";
@@ -79,8 +80,8 @@ statements! {
         FROM mailbox INDEXED BY mailbox_deferred WHERE local = ?1 AND acked IS NULL AND visible_from IS NOT NULL
         AND visible_from <= ?3 ORDER BY visible_from DESC, seq DESC LIMIT ?2";
     FIRST_PENDING = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
-        FROM mailbox INDEXED BY mailbox_pending WHERE local = ?1 AND acked IS NULL AND visible_from IS NULL AND shown > ?2
-        AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4)
+        FROM mailbox INDEXED BY mailbox_pending WHERE local = ?1 AND acked IS NULL AND visible_from IS NULL
+        AND shown > ?2 AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4)
         ORDER BY shown, seq LIMIT 1";
     FIRST_DEFERRED = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
         FROM mailbox INDEXED BY mailbox_deferred WHERE local = ?1 AND acked IS NULL AND visible_from IS NOT NULL
@@ -105,8 +106,8 @@ statements! {
     JOB = "SELECT doc FROM job WHERE job = ?1";
     PUT_JOB = "INSERT INTO job (job, from_local, domain, created, wake, claimed_until, doc)
         VALUES (?1, ?2, ?3, ?4, ?5, NULL, ?6)
-        ON CONFLICT DO UPDATE SET from_local = excluded.from_local, domain = excluded.domain, created = excluded.created,
-        wake = excluded.wake, claimed_until = NULL, doc = excluded.doc";
+        ON CONFLICT DO UPDATE SET from_local = excluded.from_local, domain = excluded.domain,
+        created = excluded.created, wake = excluded.wake, claimed_until = NULL, doc = excluded.doc";
     OUTBOX = "SELECT doc FROM job WHERE from_local = ?1 ORDER BY created DESC, rowid DESC LIMIT ?2";
     QUEUE_LENGTH = "SELECT count(*) FROM job WHERE wake IS NOT NULL";
     JOB_EARLIEST = "SELECT min(wake) FROM job WHERE wake IS NOT NULL";

@@ -1,17 +1,17 @@
 //! The one writer: a thread that owns the writing connection.
 //!
-//! Commands come over a bounded channel. The thread takes what is waiting, runs each command in one transaction, commits
-//! once (one flush to the disk for all) and only then replies. A command that refuses, fails or panics leaves nothing of
-//! itself behind and takes nothing of its neighbours with it. When the commit fails, every command of the batch fails
-//! with it, refusals too: they were decided over changes that never came to be.
+//! Commands come over a bounded channel. The thread takes what is waiting, runs each command in one transaction,
+//! commits once (one flush to the disk for all) and only then replies. A command that refuses, fails or panics leaves
+//! nothing of itself behind and takes nothing of its neighbours with it. When the commit fails, every command of the
+//! batch fails with it, refusals too: they were decided over changes that never came to be.
 //!
-//! A savepoint around each command costs a copy of every page it touches, and is needed only when a command fails after it
-//! began to write, which no rule does unless it is wrong. So the batch runs without; should it happen all the same,
+//! A savepoint around each command costs a copy of every page it touches, and is needed only when a command fails after
+//! it began to write, which no rule does unless it is wrong. So the batch runs without; should it happen all the same,
 //! the transaction is undone and the batch runs again with savepoints. That is why commands can be run again.
 //!
 //! A failed flush cannot be repeated: the kernel may have dropped the pages and report success the second time. So any
-//! fault of the disk poisons the store: no further write is attempted or acknowledged until a restart has read back what
-//! is really there. A full disk is not such a fault as long as the transaction was undone cleanly.
+//! fault of the disk poisons the store: no further write is attempted or acknowledged until a restart has read back
+//! what is really there. A full disk is not such a fault as long as the transaction was undone cleanly.
 
 use super::rows::Rows;
 use super::{StoreError, sql};

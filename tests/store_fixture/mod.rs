@@ -69,7 +69,8 @@ pub fn key(seed: u8) -> SigningKey {
 pub fn agent(local: &str, visibility: &str, capabilities: Value) -> AgentRecord {
     let doc = json!({
         "nyx5": "1", "address": format!("{local}@{HOUSE}"), "sig": key(3).public().kid(), "enc": null,
-        "visibility": visibility, "capabilities": capabilities, "inbox": {"policy": "open"}, "unknown": {"kept": [1, "é"]},
+        "visibility": visibility, "capabilities": capabilities, "inbox": {"policy": "open"},
+        "unknown": {"kept": [1, "é"]},
     });
     AgentRecord {
         local: Local::parse(local).expect("a name"),
@@ -106,7 +107,8 @@ pub fn mail(local: &str, from: &str, id: &str, received: i64) -> MailRecord {
         acked: None,
         visible_from: None,
         meta: object(meta),
-        envelope: json!({"nyx5": "1", "id": id, "from": from, "to": [format!("{local}@{HOUSE}")], "thread": "t1", "type": "message",
+        envelope: json!({"nyx5": "1", "id": id, "from": from, "to": [format!("{local}@{HOUSE}")], "thread": "t1",
+            "type": "message",
             "content": {"media": "text/plain", "body": "hola"}, "signature": {"kid": "k", "value": "v"}}),
     }
 }
@@ -184,7 +186,8 @@ pub fn entry_at(n: u64, ms: i64, lines: &[(&str, i64)]) -> Entry {
         lines.iter().map(|(account, delta)| Line { account: (*account).to_owned(), delta: *delta }).collect();
     let id = format!("entry-{n}");
     let doc = json!({"id": id, "n": n, "at": at(ms).to_string(), "house": HOUSE, "concept": "x", "lines": lines,
-        "meta": {"kind": "pay"}, "refs": {"op": "o", "op_sha256": "c".repeat(64)}, "signature": {"kid": "k", "value": "s".repeat(86)}});
+        "meta": {"kind": "pay"}, "refs": {"op": "o", "op_sha256": "c".repeat(64)},
+        "signature": {"kid": "k", "value": "s".repeat(86)}});
     Entry { n, id, at: at(ms), lines, doc }
 }
 
@@ -198,7 +201,8 @@ pub fn contract(id: &str, state: ContractState) -> Contract {
         verifier: None,
         amount: 100,
         concept: "a report".to_owned(),
-        terms: json!({"deadline": "2027-02-01", "verify": [{"type": "http_status", "url": "https://sol.example/x", "expect": 200}]}),
+        terms: json!({"deadline": "2027-02-01", "verify": [
+            {"type": "http_status", "url": "https://sol.example/x", "expect": 200}]}),
         arbiter: Some(address("verifica@mar.example")),
         referrer: None,
         quote_id: Some(format!("quote-{id}")),

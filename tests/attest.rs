@@ -114,6 +114,8 @@ fn no_canary_counts_unless_something_else_happened_before_and_the_expected_refus
         ("limits.memory", "done", "done", Some(false)),
         ("descriptors.none", "", "7", Some(false)),
         ("no_new_privs", "0", "0", Some(false)),
+        ("determinism.addresses", "", "0x0", Some(false)),
+        ("determinism.hostname", "job", "host", Some(false)),
         ("no_new_privs", "1", "1", Some(false)),
         ("landlocked", "done", "EACCES", None),
         ("of_a_later_version.x", "done", "EPERM", None),
@@ -148,8 +150,19 @@ fn one_canary_that_did_not_pass_takes_its_protection_along() {
         twice["canaries"].as_array_mut().expect("list").push(copy);
         assert_eq!(proved(&twice).len(), proved(&broken).len(), "{id} twice");
     }
-    let expected = ["landlock", "seccomp", "no_new_privs", "root", "descriptors", "session", "limits", "network"];
-    assert_eq!(taken, BTreeSet::from(expected));
+    let shown_by_canaries = [
+        "landlock",
+        "seccomp",
+        "no_new_privs",
+        "namespace.uts",
+        "root",
+        "descriptors",
+        "session",
+        "limits",
+        "network",
+        "determinism",
+    ];
+    assert_eq!(taken, BTreeSet::from(shown_by_canaries));
     for protection in PROTECTIONS {
         for needed in protection.canaries {
             let mut without = whole.clone();

@@ -380,7 +380,7 @@ pub const PROTECTIONS: &[Protection] = &[
     held("namespace.mnt", "namespaces", &[], &[Apart("mnt")]),
     held("namespace.net", "namespaces", &[], &[Apart("net")]),
     held("namespace.ipc", "namespaces", &[], &[Apart("ipc")]),
-    held("namespace.uts", "namespaces", &[], &[Apart("uts")]),
+    held("namespace.uts", "namespaces", &["determinism.hostname"], &[Apart("uts")]),
     held("namespace.cgroup", "namespaces", &[], &[Apart("cgroup")]),
     held("root", "namespaces", &["root.host_paths", "root.read_only", "root.closed"], &[Apart("mnt")]),
     held("descriptors", "descriptors", &["descriptors.none"], &[]),
@@ -425,6 +425,8 @@ pub const CANARIES: &[(&str, Pass)] = &[
     ("limits.memory", Pass::Exactly("done", "ENOMEM")),
     ("descriptors.none", Pass::Exactly("", "none")),
     ("no_new_privs", Pass::Exactly("0", "1")),
+    ("determinism.hostname", Pass::AsAsked),
+    ("determinism.addresses", Pass::Exactly("", "0x40000")),
 ];
 
 /// The rule of every other canary whose id begins so.

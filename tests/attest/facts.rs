@@ -37,6 +37,8 @@ const CANARIES: &[(&str, &str, &str)] = &[
     ("root.closed", "/dev", "EROFS"),
     ("session.own", "2", "2"),
     ("session.terminal", "", "ENXIO"),
+    ("determinism.hostname", "job", "job"),
+    ("determinism.addresses", "", "0x40000"),
     ("limits.core", "0", "0 0"),
     ("limits.nofile", "256", "256 256"),
     ("limits.nproc", "64", "64 64"),

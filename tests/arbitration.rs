@@ -236,3 +236,27 @@ async fn nobody_fails_because_the_house_changed_its_rules_after_it_accepted() {
     assert_eq!(contract_in(&buyer, &contract, &["released", "refunded"]).await["state"], "released");
     house.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_pays_by_the_clock_of_the_house_and_a_decision_before_it_leaves_no_trace() {
+    let mut house = TestHouse::new("mar.example", 1).reviewing(1_500);
+    house.start().await;
+    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    house.topup(buyer.address(), 1_000).await;
+    let mut ids = Ids::from_seed([5; 32]);
+    let terms = json!({"deadline": "2020-01-01T00:00:00Z"});
+    let silent = accepted_and_delivered(&house, &buyer, &seller, 100, terms.clone(), &mut ids).await;
+    let decided = accepted_and_delivered(&house, &buyer, &seller, 100, terms, &mut ids).await;
+    order(&buyer, &house.libro(), json!({"op": "release", "contract": decided})).await.expect("released");
+
+    let contract = contract_in(&buyer, &silent, &["released"]).await;
+    let last = contract["history"].as_array().and_then(|history| history.last()).cloned().expect("history");
+    assert_eq!((&last["op"], &last["by"]), (&json!("expire"), &json!(house.libro())));
+    assert_eq!(house.balances().await["leo.sells@mar.example"], 180);
+    // The other contract's order has come by the same time, and whatever it met is nobody's mail.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(house.balances().await["leo.sells@mar.example"], 180);
+    assert_eq!(house.mailbox("postmaster").await, Vec::<serde_json::Value>::new());
+    assert_eq!(house.mailbox("libro").await, Vec::<serde_json::Value>::new());
+    house.stop().await;
+}

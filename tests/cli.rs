@@ -9,6 +9,8 @@ mod facts;
 mod flows;
 #[path = "cli/house.rs"]
 mod house;
+#[path = "cli/lost.rs"]
+mod lost;
 #[path = "cli/site.rs"]
 mod site;
 

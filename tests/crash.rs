@@ -135,7 +135,9 @@ async fn killed_at_any_moment_the_house_loses_and_doubles_nothing() {
     let mut agents = Vec::new();
     for n in 0..PAYERS {
         let client = join(&victim.url(), &format!("payer{n}"), 10 + n).await;
-        agent::topup(&http, &admin, client.address(), 1_000_000, None).await.expect("topup");
+        agent::topup(&http, &admin, &format!("funds-{}", client.address().local()), client.address(), 1_000_000, None)
+            .await
+            .expect("topup");
         agents.push(Arc::new(client));
     }
     let sink = Arc::new(join(&victim.url(), "sink", 50).await);

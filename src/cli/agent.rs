@@ -1,6 +1,7 @@
 //! `verifica agent`: be an agent. Keys on disk, registration, letters.
 
 use super::block_on;
+use super::handover::{self, hand_over};
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
 use super::settings;
@@ -123,6 +124,9 @@ pub struct Send {
     /// Pay a mailbox that asks for a stamp
     #[arg(long, value_name = "TOKENS")]
     stamp: Option<u64>,
+    /// Repeat the letter of this id, whose answer was lost; it is delivered once [default: a new id]
+    #[arg(long, value_name = "ID", value_parser = handover::id)]
+    id: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -309,7 +313,8 @@ async fn send(args: &Send, out: &Out) -> Result<Exit, Failure> {
         receipt: args.receipt,
         stamp: args.stamp.zip(args.to.first().map(Address::domain)).map(|(amount, house)| (house, amount)),
     };
-    let sent = client.send(&message).await?;
+    let sent = hand_over(&client, &args.who, args.id.as_deref(), &message, out).await?;
+    sent.settle();
     args.who.keep_pin(&client)?;
     if out.json {
         out.doc(&json!({"schema": "verifica.sent/1", "id": sent.id, "sealed": sent.sealed, "answer": sent.answer}));

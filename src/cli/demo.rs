@@ -65,7 +65,15 @@ async fn play(args: &Args, folder: &Folder, out: &Out) -> Result<Exit, Failure> 
     let house = HouseClient::new(&config.public_url, &[])?;
     let buyer = join(&folder.path, "compras", &config, out).await?;
     let seller = join(&folder.path, "taller", &config, out).await?;
-    lib::topup(&house, &token, buyer.address(), FUNDS, Some("funds for the demonstration")).await?;
+    lib::topup(
+        &house,
+        &token,
+        &uuid::Uuid::new_v4().to_string(),
+        buyer.address(),
+        FUNDS,
+        Some("funds for the demonstration"),
+    )
+    .await?;
     say(out, "libro", format!("the operator issued {FUNDS} tok to {}", buyer.address()));
 
     let good = deal(&buyer, &seller, "the tool, version 2", tests("2", &deliverable()), out).await?;

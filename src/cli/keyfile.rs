@@ -13,6 +13,11 @@ use zeroize::Zeroizing;
 
 /// Reads a secret of text. Refuses a file that its group or others could read or write.
 pub fn read_secret(path: &Path, what: &str) -> Result<Zeroizing<String>, Failure> {
+    read_private(path, what, SECRET_BYTES_MAX)
+}
+
+/// As [`read_secret`], up to so many bytes.
+pub fn read_private(path: &Path, what: &str, bytes_max: u64) -> Result<Zeroizing<String>, Failure> {
     let shown = path.display();
     let mut file = File::open(path).map_err(|error| cannot(&error, &format!("{what} cannot be read"), path))?;
     let meta = file.metadata().map_err(|error| cannot(&error, &format!("{what} cannot be read"), path))?;
@@ -25,8 +30,8 @@ pub fn read_secret(path: &Path, what: &str) -> Result<Zeroizing<String>, Failure
             .at(shown)
             .hint(format!("chmod 600 {}", path.display())));
     }
-    if meta.len() > SECRET_BYTES_MAX {
-        return Err(Failure::usage(format!("{what} is larger than {SECRET_BYTES_MAX} bytes")).at(shown));
+    if meta.len() > bytes_max {
+        return Err(Failure::usage(format!("{what} is larger than {bytes_max} bytes")).at(shown));
     }
     let mut text = Zeroizing::new(String::new());
     file.read_to_string(&mut text).map_err(|error| cannot(&error, &format!("{what} cannot be read"), path))?;

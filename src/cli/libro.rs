@@ -2,6 +2,7 @@
 //! the letter that came back with the reason.
 
 use super::agent::{duration, instant, read_text, table};
+use super::handover::{self, hand_over, naming};
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
 use super::who::{Who, extra_roots};
@@ -66,6 +67,9 @@ pub struct Order {
     /// Leave the receipt in the mailbox, not marked as handled
     #[arg(long)]
     no_ack: bool,
+    /// Repeat the order of this id, whose answer was lost; it is done once [default: a new id]
+    #[arg(long, value_name = "ID", value_parser = handover::id)]
+    id: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -228,6 +232,9 @@ pub struct Topup {
     /// A PEM file of roots to trust beside the compiled-in ones
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
+    /// Repeat the issue of this id, whose answer was lost; it is done once [default: a new id]
+    #[arg(long, value_name = "ID", value_parser = handover::id)]
+    id: Option<String>,
 }
 
 pub fn run(command: &Command, config: Option<&Path>, out: &Out) -> Result<Exit, Failure> {
@@ -316,7 +323,8 @@ async fn quote(args: &Quote, out: &Out) -> Result<Exit, Failure> {
             receipt: false,
             stamp: None,
         };
-        let sent = client.send(&message).await?;
+        let sent = hand_over(&client, &args.who, None, &message, out).await?;
+        sent.settle();
         args.who.keep_pin(&client)?;
         out.say(format!("sent to {} in the letter {}", args.buyer, sent.id));
     }
@@ -410,7 +418,7 @@ async fn order(
     op: Value,
     out: &Out,
 ) -> Result<Exit, Failure> {
-    let answer = ask(client, args, house, &op).await?;
+    let answer = ask(client, args, house, &op, out).await?;
     let (id, receipt) = match answer {
         Answer::Taken(id) => {
             if out.json {
@@ -440,16 +448,27 @@ enum Answer {
     Receipt(String, Box<Receipt>),
 }
 
-async fn ask(client: &AgentClient, args: &Order, house: Option<&Domain>, op: &Value) -> Result<Answer, Failure> {
+async fn ask(
+    client: &AgentClient,
+    args: &Order,
+    house: Option<&Domain>,
+    op: &Value,
+    out: &Out,
+) -> Result<Answer, Failure> {
     let house = args.house.as_ref().or(house);
     let libro = house.unwrap_or(&client.address().domain()).system(SystemName::Libro);
-    let id = client.operate_at(&libro, op).await?;
+    let handed = hand_over(client, &args.who, args.id.as_deref(), &Message::order(&libro, op), out).await?;
+    let id = handed.id.clone();
     args.who.keep_pin(client)?;
     if args.no_wait {
+        handed.settle();
         return Ok(Answer::Taken(id));
     }
     let within = Duration::from_millis(u64::try_from(args.wait).unwrap_or_default());
     let answer = client.wait_receipt(&id, within).await;
+    if matches!(answer, Ok(_) | Err(ClientError::Bounced { .. })) {
+        handed.settle();
+    }
     let letter = match &answer {
         Ok(receipt) => receipt.envelope.get("id").and_then(Value::as_str),
         Err(ClientError::Bounced { letter, .. }) => Some(letter.as_str()),
@@ -458,7 +477,10 @@ async fn ask(client: &AgentClient, args: &Order, house: Option<&Domain>, op: &Va
     if let Some(letter) = letter.filter(|_| !args.no_ack) {
         client.ack(&[letter.to_owned()]).await?;
     }
-    Ok(Answer::Receipt(id, Box::new(answer?)))
+    match answer {
+        Ok(receipt) => Ok(Answer::Receipt(id, Box::new(receipt))),
+        Err(error) => Err(naming(&id, error)),
+    }
 }
 
 /// One line about what an order did.
@@ -506,7 +528,7 @@ fn show_split(receipt: &Value, out: &Out) {
 async fn balance(args: &Read, out: &Out) -> Result<Exit, Failure> {
     let client = args.order.who.client()?;
     let doc = if elsewhere(&client, &args.order) {
-        read_by_mail(&client, &args.order, json!({"op": "balance"})).await?
+        read_by_mail(&client, &args.order, json!({"op": "balance"}), out).await?
     } else {
         client.account().await?
     };
@@ -559,7 +581,7 @@ async fn statement(args: &Statement, out: &Out) -> Result<Exit, Failure> {
         if let Some(limit) = args.limit {
             op["limit"] = limit.into();
         }
-        read_by_mail(&client, &args.order, op).await?
+        read_by_mail(&client, &args.order, op, out).await?
     } else {
         client.statement(&query).await?
     };
@@ -596,7 +618,8 @@ async fn statement(args: &Statement, out: &Out) -> Result<Exit, Failure> {
 async fn contract(args: &OneContract, out: &Out) -> Result<Exit, Failure> {
     let client = args.order.who.client()?;
     let doc = if elsewhere(&client, &args.order) {
-        let body = read_by_mail(&client, &args.order, json!({"op": "contract", "contract": args.contract})).await?;
+        let body =
+            read_by_mail(&client, &args.order, json!({"op": "contract", "contract": args.contract}), out).await?;
         body.get("contract").cloned().unwrap_or_default()
     } else {
         client.contract(&args.contract).await?
@@ -664,8 +687,8 @@ fn elsewhere(client: &AgentClient, args: &Order) -> bool {
     args.house.as_ref().is_some_and(|house| !client.address().is_of(house))
 }
 
-async fn read_by_mail(client: &AgentClient, args: &Order, op: Value) -> Result<Value, Failure> {
-    match ask(client, args, None, &op).await? {
+async fn read_by_mail(client: &AgentClient, args: &Order, op: Value, out: &Out) -> Result<Value, Failure> {
+    match ask(client, args, None, &op, out).await? {
         Answer::Receipt(_, receipt) => Ok(receipt.body),
         Answer::Taken(id) => Ok(json!({"id": id})),
     }
@@ -689,14 +712,18 @@ fn topup(args: &Topup, config: Option<&Path>, out: &Out) -> Result<Exit, Failure
         Amount::new(args.amount).ok_or_else(|| Failure::usage("the amount must be above zero and a safe integer"))?;
     let token = settings::admin_token(&token_file)?;
     let house = HouseClient::new(&url, &extra_roots(&args.ca)?)?;
+    let order = args.id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     let entry = block_on(async {
-        lib::topup(&house, &token, &args.account, amount.tokens(), args.concept.as_deref()).await.map_err(Failure::from)
+        let issued = lib::topup(&house, &token, &order, &args.account, amount.tokens(), args.concept.as_deref());
+        issued.await.map_err(|error| naming(&order, error))
     })?;
     if out.json {
         out.doc(&entry);
     } else {
         let id = entry.get("id").and_then(Value::as_str).unwrap_or("-");
-        out.line(format!("issued {} tok to {}, entry {}", args.amount, args.account, clean(id)));
+        let again =
+            if entry.get("duplicate") == Some(&json!(true)) { ", as before: nothing was issued again" } else { "" };
+        out.line(format!("issued {} tok to {}, entry {}{again}", args.amount, args.account, clean(id)));
     }
     Ok(Exit::Ok)
 }

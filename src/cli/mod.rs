@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod diagnose;
 mod generate;
+mod handover;
 mod init;
 mod json_source;
 mod keyfile;

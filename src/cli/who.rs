@@ -100,6 +100,7 @@ impl From<ClientError> for Failure {
                 failure.hint = rule.filter(|rule| rule.transient()).map(|_| "the same order may succeed later".into());
                 failure
             }
+            ClientError::Unacknowledged { error, .. } => Failure::from(*error),
             ClientError::NoReceipt { id, .. } => Failure::new(Exit::Unreachable, said).hint(format!(
                 "the order is on its way; look with `verifica agent outbox` and `verifica agent inbox`, id {id}"
             )),

@@ -61,6 +61,10 @@ pub enum ClientError {
     Bounced { id: String, reason: String, code: Option<u16>, letter: String },
     #[error("no receipt for {id} within {waited_s} s")]
     NoReceipt { id: String, waited_s: u64 },
+    /// Whether the house has taken the letter is not known. Only this very envelope may be posted again: it is taken
+    /// once however often it comes, and another one would be another order.
+    #[error("{error}; whether the house has {id} is not known")]
+    Unacknowledged { id: String, envelope: Box<Value>, error: Box<ClientError> },
 }
 
 pub struct Options {
@@ -222,6 +226,82 @@ impl AgentClient {
         directory(&self.house, query).await
     }
 
+    /// Writes, seals and signs a letter under an id that its sender never used. Whoever keeps it until its answer came
+    /// may [`AgentClient::post`] it again after any fault, a crash included, and nothing happens twice.
+    pub async fn write(&self, id: &str, message: &Message) -> Result<Envelope, ClientError> {
+        let mut more = Map::new();
+        if message.receipt {
+            more.insert("receipt".into(), "delivered".into());
+        }
+        if let Some((house, amount)) = &message.stamp {
+            more.insert("stamp".into(), json!({"house": house, "amount": amount}));
+        }
+        let ledger = message.media == OP_MEDIA;
+        let mut readers: Vec<(Address, SealPublic)> = Vec::new();
+        let mut closed: Vec<&Address> = Vec::new();
+        let mut work = 0;
+        for to in message.to.iter().filter(|_| !ledger) {
+            let card = self.card(to).await?;
+            match card.enc {
+                Some(enc) => readers.push((to.clone(), enc)),
+                None => closed.push(to),
+            }
+            if let InboxPolicy::Pow { bits } = card.inbox.policy {
+                work = work.max(bits);
+            }
+        }
+        if work > 0 {
+            let found =
+                if work <= POW_BITS_WILLING { pow::search(id, work, 1 << (POW_BITS_WILLING + 4)) } else { None };
+            let found = found.ok_or_else(|| {
+                Refusal::new(
+                    Rule::ProofOfWorkMissing,
+                    format!("a mailbox asks for {work} bits of work; this client does up to {POW_BITS_WILLING}"),
+                )
+            })?;
+            more.insert("pow".into(), found);
+        }
+        let sealed = match message.privacy {
+            Privacy::Clear => false,
+            Privacy::Auto if readers.is_empty() => false,
+            Privacy::Auto | Privacy::Sealed => match closed.first() {
+                None => true,
+                Some(to) => {
+                    let why = format!(
+                        "{to} has no encryption key, so nothing can be sealed for it; send in clear, or to each apart"
+                    );
+                    return Err(Refusal::new(Rule::MustBeSealed, why).into());
+                }
+            },
+        };
+        let content = json!({"media": message.media, "body": message.body});
+        let payload = if sealed {
+            let own = self.identity.enc.as_ref();
+            if let Some(own) = own.filter(|_| !message.to.contains(self.address())) {
+                readers.push((self.address().clone(), own.0.public()));
+            }
+            let to: Vec<String> = message.to.iter().map(Address::to_string).collect();
+            let binding = Binding { id, from: self.address().as_str(), to: &to };
+            Payload::Sealed(seal::seal(&content, &binding, &readers, chance()?)?)
+        } else {
+            Payload::Clear { media: message.media.clone(), body: message.body.clone() }
+        };
+        let draft = Draft {
+            id: id.to_owned(),
+            from: self.address().clone(),
+            to: message.to.clone(),
+            kind: message.kind,
+            created: self.clock.now(),
+            expires: message.expires,
+            deliver_after: message.deliver_after,
+            thread: message.thread.clone(),
+            in_reply_to: message.in_reply_to.clone(),
+            payload,
+            more,
+        };
+        Ok(Envelope::sign(draft.into_doc(), &self.identity.sig, limits::REQUEST_BODY_MAX)?)
+    }
+
     /// Writes, seals, signs and hands over a letter.
     pub async fn send(&self, message: &Message) -> Result<Sent, ClientError> {
         let id = uuid::Uuid::new_v4().to_string();
@@ -231,9 +311,18 @@ impl AgentClient {
         Ok(Sent { id, sealed, answer })
     }
 
-    /// Hands an envelope to the house. Repeated as it is when the answer was lost: no house delivers it twice.
+    /// Hands an envelope to the house. Repeated as it is when the answer was lost: no house delivers it twice. When the
+    /// repetitions are lost too, [`ClientError::Unacknowledged`] gives the envelope back.
     pub async fn post(&self, envelope: &Envelope) -> Result<Value, ClientError> {
-        self.signed(reqwest::Method::POST, "/outbound", &[], Some(envelope.doc()), true).await
+        let posted = self.signed(reqwest::Method::POST, "/outbound", &[], Some(envelope.doc()), true).await;
+        posted.map_err(|error| match error.is_final() {
+            true => error,
+            false => ClientError::Unacknowledged {
+                id: envelope.id.clone(),
+                envelope: Box::new(envelope.doc().clone()),
+                error: Box::new(error),
+            },
+        })
     }
 
     /// The pending letters, oldest first.
@@ -327,20 +416,7 @@ impl AgentClient {
 
     /// Orders the ledger of a house. An order travels in clear: the ledger reads it.
     pub async fn operate_at(&self, libro: &Address, op: &Value) -> Result<String, ClientError> {
-        let message = Message {
-            to: vec![libro.clone()],
-            kind: Kind::Task,
-            media: OP_MEDIA.to_owned(),
-            body: op.clone(),
-            thread: op.get("contract").and_then(Value::as_str).map(str::to_owned),
-            in_reply_to: None,
-            expires: None,
-            deliver_after: None,
-            privacy: Privacy::Clear,
-            receipt: false,
-            stamp: None,
-        };
-        Ok(self.send(&message).await?.id)
+        Ok(self.send(&Message::order(libro, op)).await?.id)
     }
 
     /// Waits until the ledger answered an order of this id, or the letter came back.
@@ -460,80 +536,6 @@ impl AgentClient {
         body
     }
 
-    async fn write(&self, id: &str, message: &Message) -> Result<Envelope, ClientError> {
-        let mut more = Map::new();
-        if message.receipt {
-            more.insert("receipt".into(), "delivered".into());
-        }
-        if let Some((house, amount)) = &message.stamp {
-            more.insert("stamp".into(), json!({"house": house, "amount": amount}));
-        }
-        let ledger = message.media == OP_MEDIA;
-        let mut readers: Vec<(Address, SealPublic)> = Vec::new();
-        let mut closed: Vec<&Address> = Vec::new();
-        let mut work = 0;
-        for to in message.to.iter().filter(|_| !ledger) {
-            let card = self.card(to).await?;
-            match card.enc {
-                Some(enc) => readers.push((to.clone(), enc)),
-                None => closed.push(to),
-            }
-            if let InboxPolicy::Pow { bits } = card.inbox.policy {
-                work = work.max(bits);
-            }
-        }
-        if work > 0 {
-            let found =
-                if work <= POW_BITS_WILLING { pow::search(id, work, 1 << (POW_BITS_WILLING + 4)) } else { None };
-            let found = found.ok_or_else(|| {
-                Refusal::new(
-                    Rule::ProofOfWorkMissing,
-                    format!("a mailbox asks for {work} bits of work; this client does up to {POW_BITS_WILLING}"),
-                )
-            })?;
-            more.insert("pow".into(), found);
-        }
-        let sealed = match message.privacy {
-            Privacy::Clear => false,
-            Privacy::Auto if readers.is_empty() => false,
-            Privacy::Auto | Privacy::Sealed => match closed.first() {
-                None => true,
-                Some(to) => {
-                    let why = format!(
-                        "{to} has no encryption key, so nothing can be sealed for it; send in clear, or to each apart"
-                    );
-                    return Err(Refusal::new(Rule::MustBeSealed, why).into());
-                }
-            },
-        };
-        let content = json!({"media": message.media, "body": message.body});
-        let payload = if sealed {
-            let own = self.identity.enc.as_ref();
-            if let Some(own) = own.filter(|_| !message.to.contains(self.address())) {
-                readers.push((self.address().clone(), own.0.public()));
-            }
-            let to: Vec<String> = message.to.iter().map(Address::to_string).collect();
-            let binding = Binding { id, from: self.address().as_str(), to: &to };
-            Payload::Sealed(seal::seal(&content, &binding, &readers, chance()?)?)
-        } else {
-            Payload::Clear { media: message.media.clone(), body: message.body.clone() }
-        };
-        let draft = Draft {
-            id: id.to_owned(),
-            from: self.address().clone(),
-            to: message.to.clone(),
-            kind: message.kind,
-            created: self.clock.now(),
-            expires: message.expires,
-            deliver_after: message.deliver_after,
-            thread: message.thread.clone(),
-            in_reply_to: message.in_reply_to.clone(),
-            payload,
-            more,
-        };
-        Ok(Envelope::sign(draft.into_doc(), &self.identity.sig, limits::REQUEST_BODY_MAX)?)
-    }
-
     /// What a letter says of an order: `None` when it says nothing of it, or says it without the house's signature.
     async fn answer_to(&self, id: &str, mail: &Mail) -> Result<Option<Result<Receipt, ClientError>>, ClientError> {
         let doc = mail.envelope();
@@ -567,6 +569,25 @@ impl AgentClient {
     }
 }
 
+impl Message {
+    /// An operation for the ledger of a house.
+    pub fn order(libro: &Address, op: &Value) -> Message {
+        Message {
+            to: vec![libro.clone()],
+            kind: Kind::Task,
+            media: OP_MEDIA.to_owned(),
+            body: op.clone(),
+            thread: op.get("contract").and_then(Value::as_str).map(str::to_owned),
+            in_reply_to: None,
+            expires: None,
+            deliver_after: None,
+            privacy: Privacy::Clear,
+            receipt: false,
+            stamp: None,
+        }
+    }
+}
+
 impl Mail {
     pub fn envelope(&self) -> &Value {
         self.record.get("envelope").unwrap_or(&Value::Null)
@@ -590,6 +611,15 @@ impl Mail {
 }
 
 impl ClientError {
+    /// Whether the house, or this side before anything left, said no for good: then nothing was taken.
+    fn is_final(&self) -> bool {
+        match self {
+            ClientError::Refused { status, .. } => !retryable(*status),
+            ClientError::Local(_) | ClientError::Setup(_) => true,
+            _ => false,
+        }
+    }
+
     /// How long to wait before the same request again; `None` when that would not help.
     fn pause_ms(&self, wait_ms: u64) -> Option<u64> {
         match self {
@@ -655,15 +685,17 @@ pub async fn journal(house: &HouseClient, admin_token: &str, from: u64) -> Resul
     house.json(call).await
 }
 
-/// Issues tokens, with the operator's authority. Never repeated by itself: each success issues anew.
+/// Issues tokens, with the operator's authority. The id names this one issue, however often it is asked for: a lost answer
+/// is repeated here, and may be repeated by the caller with the same id.
 pub async fn topup(
     house: &HouseClient,
     admin_token: &str,
+    id: &str,
     account: &Address,
     amount: u64,
     concept: Option<&str>,
 ) -> Result<Value, ClientError> {
-    let body = json!({"account": account, "amount": amount, "concept": concept});
+    let body = json!({"id": id, "account": account, "amount": amount, "concept": concept});
     let bearer = bearer(house, admin_token)?;
     let authorize = || Ok(Some(bearer.clone()));
     let call = Call {
@@ -672,7 +704,7 @@ pub async fn topup(
         query: &[],
         body: Some(&body),
         authorize: &authorize,
-        repeatable: false,
+        repeatable: true,
         timeout_ms: limits::AGENT_CALL_MS,
     };
     house.json(call).await

@@ -6,12 +6,13 @@
 
 use crate::client::relay::{self, Relayed};
 use crate::ids::Ids;
+use crate::libro;
 use crate::limits;
 use crate::mail::queue::{Attempt, Outcome, judge_answer, plan_attempt, settle};
 use crate::record::{Job, JobStatus};
 use crate::refusal::Refusal;
 use crate::server::Doors;
-use crate::wire::address::Domain;
+use crate::wire::address::{Domain, SystemName};
 use crate::wire::json;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -114,6 +115,7 @@ async fn attempt(doors: Arc<Doors>, job: Job) -> Domain {
     let outcome = match plan_attempt(&job, doors.now()) {
         Attempt::Nothing => return domain,
         Attempt::Expired => Outcome::Expired,
+        Attempt::Send if is_moot(&doors, &job).await => Outcome::Moot,
         Attempt::Send if job.domain == doors.house.domain => deliver_here(&doors, &job).await,
         Attempt::Send => deliver_away(&doors, &job).await,
     };
@@ -128,6 +130,16 @@ async fn attempt(doors: Arc<Doors>, job: Job) -> Domain {
         Err(refusal) => tracing::error!(event = "delivery_not_recorded", job = %job.job, reason = %refusal.reason),
     }
     domain
+}
+
+/// Only the ledger defers letters whose occasion may pass. When the store cannot say, the letter goes out and the door
+/// decides.
+async fn is_moot(doors: &Doors, job: &Job) -> bool {
+    if job.from_local != SystemName::Libro.as_str() {
+        return false;
+    }
+    let letter = job.envelope.clone();
+    doors.read(move |reader| Ok(libro::is_moot(reader, &letter))).await.unwrap_or(false)
 }
 
 async fn deliver_here(doors: &Doors, job: &Job) -> Outcome {

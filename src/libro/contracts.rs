@@ -8,7 +8,7 @@ use super::money::Movement;
 use super::rights::{Act, may};
 use crate::arbiter;
 use crate::limits;
-use crate::probe::plan::acceptable;
+use crate::probe::plan::{acceptable, declared};
 use crate::probe::url::UrlPolicy;
 use crate::record::agent::{messages_only, stands};
 use crate::record::house::OnUndecided;
@@ -21,11 +21,11 @@ use crate::wire::amount::Amount;
 use crate::wire::card::AgentCard;
 use crate::wire::digest::Sha256;
 use crate::wire::json::{canonical, canonical_sha256};
-use crate::wire::quote::{ContractKind, Quote};
+use crate::wire::quote::{ContractKind, OP_MEDIA, Quote};
 use serde_json::{Map, Value, json};
 
 /// When silence pays this contract, or why it does not: it has no deadline, it is not delivered, or this house's own
-/// arbiter is to judge it. The clock asks before it sends `expire`; `expire` asks again.
+/// arbiter is to judge it. A delivery asks before it leaves the order with the clock; `expire` asks again.
 pub fn expiry(contract: &Contract, house: &House) -> Result<Timestamp, Refusal> {
     let deadline = contract.deadline().ok_or_else(|| no_deadline("expire"))?;
     let delivered =
@@ -42,13 +42,16 @@ pub fn expiry(contract: &Contract, house: &House) -> Result<Timestamp, Refusal> 
     Ok(house.review_ends(deadline, delivered))
 }
 
-/// Whether a deferred deadline notice of this house has nothing more to say, because the contract has ended.
-pub fn deadline_notice_is_stale(view: &dyn View, notice: &Value) -> bool {
-    let body = notice.get("content").and_then(|content| content.get("body"));
-    let Some(body) = body.filter(|body| body.get("aviso").and_then(Value::as_str) == Some(DEADLINE_NOTICE)) else {
-        return false;
-    };
-    let contract = body.get("contract").and_then(Value::as_str).and_then(|id| view.contract(id));
+/// Whether a deferred letter of this house has nothing more to do, because the contract it is about has ended: a deadline
+/// notice, or the clock's order to expire it.
+pub fn is_moot(view: &dyn View, letter: &Value) -> bool {
+    let Some(content) = letter.get("content") else { return false };
+    let says = |name: &str| content.get("body").and_then(|body| body.get(name)).and_then(Value::as_str);
+    let notice = says("aviso") == Some(DEADLINE_NOTICE);
+    let order = content.get("media").and_then(Value::as_str) == Some(OP_MEDIA)
+        && says("op") == Some(Op::Expire.as_str())
+        && letter.get("from") == letter.get("to").and_then(|to| to.get(0));
+    let contract = says("contract").filter(|_| notice || order).and_then(|id| view.contract(id));
     contract.is_some_and(|contract| contract.state.terminal())
 }
 
@@ -67,6 +70,11 @@ pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     published(&quote, &seller)?;
     if doing.ctx.view.contract_of_quote(&quote.id).is_some() {
         return Err(Refusal::new(Rule::QuoteUsed, format!("the quote {} was accepted already", quote.id)));
+    }
+    if let Some(referrer) = &quote.referrer
+        && house.is_mine(&referrer.address)
+    {
+        super::stamps::spender(doing.ctx, &referrer.address)?;
     }
     let mut contract = from_quote(doing, &quote);
     judgeable_terms(&contract, house)?;
@@ -162,6 +170,10 @@ pub(super) fn deliver(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
         body: json!({"contract": contract.to_json()}),
         entry: None,
     });
+    if let Ok(review_ends) = expiry(&contract, house) {
+        let order = json!({"op": Op::Expire.as_str(), "contract": contract.id});
+        doing.order(contract.id.clone(), review_ends, order);
+    }
     Ok(json!({"contract": contract.to_json()}))
 }
 
@@ -453,9 +465,12 @@ fn published(quote: &Quote, seller: &AgentCard) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// No money is locked behind a test that this house's arbiter cannot decide.
+/// No deal of any kind is made over a test that this house's arbiter could not decide: a spot or metered deal holds no
+/// money for a verdict, but its parties may still point at the test they agreed on.
 fn judgeable_terms(contract: &Contract, house: &House) -> Result<(), Refusal> {
-    if !contract.is_arbitrated_by(&house.domain) {
+    let arbiter = contract.arbiter.as_ref();
+    let ours = arbiter.is_some_and(|arbiter| arbiter.is_system(&house.domain, SystemName::Verifica));
+    if !ours || declared(&contract.terms).is_none() {
         return Ok(());
     }
     if !house.settings.arbiter {

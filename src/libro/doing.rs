@@ -15,7 +15,7 @@ use crate::wire::amount::Amount;
 use crate::wire::card::{AgentCard, Scope};
 use crate::wire::envelope::{Draft, Kind, Payload, Verified};
 use crate::wire::json::type_name;
-use crate::wire::quote::{RECEIPT_MEDIA, Referrer};
+use crate::wire::quote::{OP_MEDIA, RECEIPT_MEDIA, Referrer};
 use serde_json::{Map, Value, json};
 
 pub(super) struct Doing<'c, 'v> {
@@ -198,6 +198,26 @@ impl<'c> Doing<'c, '_> {
         for to in receipt.to.chunks(limits::RECIPIENTS_MAX) {
             self.letter(to.to_vec(), thread.clone(), in_reply_to.clone(), None, body.clone());
         }
+    }
+
+    /// What the ledger orders itself to do later. It waits in the sending queue and comes in by the door that every
+    /// operation comes in by, which checks it like any other.
+    pub fn order(&mut self, thread: String, after: Timestamp, body: Value) {
+        let libro = self.ctx.house.address(SystemName::Libro);
+        let doc = self.ctx.house.letter(Draft {
+            id: self.ids.uuid(),
+            from: libro.clone(),
+            to: vec![libro.clone()],
+            kind: Kind::Task,
+            created: self.ctx.now,
+            expires: None,
+            deliver_after: Some(after),
+            thread: Some(thread),
+            in_reply_to: None,
+            payload: Payload::Clear { media: OP_MEDIA.into(), body },
+            more: Map::new(),
+        });
+        self.letters.push(Letter { doc, to: vec![libro], via: "libro", deliver_after: Some(after) });
     }
 
     pub fn letter(

@@ -36,10 +36,10 @@ pub mod statement;
 pub mod views;
 
 pub use books::Books;
-pub use contracts::{deadline_notice_is_stale, expiry};
+pub use contracts::{expiry, is_moot};
 pub use money::{Movement, Shares, Taken};
 pub use rights::{Act, may};
-pub use stamps::{stamp, topup};
+pub use stamps::{Issue, Issued, issue, stamp, topup};
 
 use crate::ids::Ids;
 use crate::record::{Cards, Change, House, Letter, OperationRecord, View};

@@ -6,10 +6,13 @@ use super::doing::Standing;
 use super::money::{Movement, Shares};
 use crate::ids::Ids;
 use crate::limits;
+use crate::record::agent::{messages_only, stands};
+use crate::record::{Change, OperationRecord};
 use crate::refusal::{Refusal, Rule};
 use crate::wire::address::Address;
 use crate::wire::amount::Amount;
 use crate::wire::envelope::Verified;
+use crate::wire::json::canonical_sha256;
 use serde_json::{Map, Value, json};
 
 /// Charges a letter's stamp: the mailbox's price, which the sender's declared amount must reach and is never exceeded.
@@ -71,6 +74,58 @@ pub fn topup(
     let mut posting = Posting::of(movement, "topup", concept, Map::new());
     posting.meta.extend(meta.into_iter().filter(|(field, _)| field != "kind"));
     Ok(books.post(ctx.house, ctx.now, ids, posting)?.doc)
+}
+
+/// What the operator asks for.
+#[derive(Clone, Debug)]
+pub struct Issue {
+    /// Names this one issue, so that asking again is not issuing again.
+    pub id: Option<String>,
+    pub account: Address,
+    pub amount: Amount,
+    pub concept: Option<String>,
+}
+
+/// The signed entry of an issue, made now or by the same request before.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    pub entry: Value,
+    pub duplicate: bool,
+}
+
+/// The operator's hand: tokens for somebody who can spend them, once for each id.
+pub fn issue(ctx: &Ctx<'_>, books: &mut Books<'_>, ids: &mut Ids, issue: &Issue) -> Result<Issued, Refusal> {
+    let casa = ctx.house.casa();
+    let asked = json!({"account": issue.account, "amount": issue.amount.tokens(), "concept": issue.concept});
+    let sha256 = canonical_sha256(&asked).hex();
+    if let Some(id) = &issue.id
+        && let Some(known) = ctx.view.operation(&casa, id)
+    {
+        if known.sha256 == sha256 {
+            return Ok(Issued { entry: known.result, duplicate: true });
+        }
+        return Err(Refusal::new(Rule::IdReused, format!("{id} names another issue; use a new id")));
+    }
+    if ctx.house.is_mine(&issue.account) && issue.account != casa {
+        spender(ctx, &issue.account)?;
+    }
+    let entry = topup(ctx, books, ids, &issue.account, issue.amount, issue.concept.as_deref(), Map::new())?;
+    if let Some(id) = &issue.id {
+        let (id, result, at) = (id.clone(), entry.clone(), ctx.now);
+        books.change(Change::InsertOperation(OperationRecord { from: casa, id, sha256, result, at }));
+    }
+    Ok(Issued { entry, duplicate: false })
+}
+
+/// Whoever is to hold tokens of this house under one of its names must be there, and be able to spend them.
+pub(super) fn spender(ctx: &Ctx<'_>, account: &Address) -> Result<(), Refusal> {
+    let record = ctx.view.agent(account.local()).filter(|record| stands(ctx.view, &record.card, ctx.now).is_ok());
+    let record = record.ok_or_else(|| Refusal::new(Rule::PayeeUnknown, format!("no agent {account} in this house")))?;
+    if messages_only(ctx.view, &record.card) {
+        let why = format!("{account} is a messages-only address and could never spend it");
+        return Err(Refusal::new(Rule::CannotPayTo, why));
+    }
+    Ok(())
 }
 
 const TOPUP: &str = "carga";

@@ -1,8 +1,9 @@
 //! The house's own letters on their way: receipts and notices of libro@, bounces and delivery receipts of postmaster@.
 //!
 //! A letter to an agent of this house lands in the mailbox within the decision that caused it, past every policy: it
-//! answers something the agent did. A letter elsewhere, or for later, is a job of the sending queue. The letters of
-//! postmaster@ are signed in clear and name the hash of what they speak of.
+//! answers something the agent did. A letter elsewhere, or for later, is a job of the sending queue, and so is what the
+//! ledger orders itself: it is carried out by the inbound door, not read in a mailbox. The letters of postmaster@ are
+//! signed in clear and name the hash of what they speak of.
 
 use super::{by_domain, job_id};
 use crate::ids::Ids;
@@ -13,6 +14,7 @@ use crate::time::Timestamp;
 use crate::wire::address::{Address, SystemName};
 use crate::wire::envelope::{Draft, Kind, Payload};
 use crate::wire::json::canonical_sha256;
+use crate::wire::quote::OP_MEDIA;
 use serde_json::{Map, Value, json};
 
 /// What became of an envelope for one recipient, as postmaster@ tells its sender.
@@ -31,7 +33,7 @@ pub fn letters(house: &House, view: &dyn View, now: Timestamp, letters: Vec<Lett
         let (id, from) = (field("id"), field("from"));
         let later = letter.deliver_after.filter(|at| *at > now);
         for (domain, to) in by_domain(&letter.to) {
-            if domain == house.domain && later.is_none() {
+            if domain == house.domain && later.is_none() && !is_order(&letter.doc) {
                 let here = to.iter().filter(|to| view.agent(to.local()).is_some());
                 changes.extend(here.map(|to| Change::Deliver(record_of(&letter, to.local(), &id, &from, now))));
                 continue;
@@ -108,6 +110,10 @@ pub fn undeliverable(now: Timestamp, job: &Job, fates: &[Fate]) -> Change {
         meta: meta.as_object().cloned().unwrap_or_default(),
         envelope: job.envelope.clone(),
     })
+}
+
+fn is_order(doc: &Value) -> bool {
+    doc.get("content").and_then(|content| content.get("media")).and_then(Value::as_str) == Some(OP_MEDIA)
 }
 
 fn record_of(letter: &Letter, local: &str, id: &str, from: &str, now: Timestamp) -> MailRecord {

@@ -2,10 +2,12 @@
 //!
 //! A recipient is delivered only when the receiving house names it as accepted. Whatever is not said is tried again;
 //! whatever is refused for good goes back to the sender, at once and once. An envelope of the house's own that cannot be
-//! delivered is kept in the mailbox of postmaster@ instead: a bounce never bounces.
+//! delivered is kept in the mailbox of postmaster@ instead: a bounce never bounces. A deferred letter of the ledger whose
+//! contract has ended meanwhile ends here without a word to anybody.
 
 use super::letters::{self, Fate};
 use crate::ids::Ids;
+use crate::libro;
 use crate::limits;
 use crate::probe::text;
 use crate::record::{Change, Decided, Decision, House, Job, JobStatus, View};
@@ -38,6 +40,8 @@ pub enum Outcome {
         reason: String,
     },
     Expired,
+    /// The letter had nothing more to say or to do and was not sent: nobody is told of it.
+    Moot,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +133,10 @@ pub fn settle(
     let surplus = job.log.len().saturating_sub(limits::JOB_LOG_MAX);
     job.log.drain(..surplus);
     let status = job.status;
+    // A contract that ended while the letter was on its way makes the same refusal as one that ended before.
+    if libro::is_moot(view, &job.envelope) {
+        sorted.failed.clear();
+    }
     let mut changes = tell_sender(house, view, now, ids, &job, &sorted.delivered, &sorted.failed);
     changes.push(Change::PutJob(job));
     Ok(Decision { changes, reply: status })
@@ -155,6 +163,7 @@ fn sort(waiting: &[Address], outcome: &Outcome) -> Sorted {
             },
             Outcome::Failed { code, reason } => (*code, reason.clone()),
             Outcome::Expired => (410, "the envelope expired while it waited".to_owned()),
+            Outcome::Moot => (410, "the contract has ended, so this was not sent".to_owned()),
         };
         if code == 0 || retryable(code) {
             sorted.retry.push((to.clone(), if code == 0 { reason } else { format!("({code}): {reason}") }));

@@ -7,13 +7,14 @@ use super::routes::{App, Call};
 use crate::arbiter::settle;
 use crate::ids::Ids;
 use crate::libro::statement::{Range, Statement};
-use crate::libro::{self, Books, Ctx, views};
+use crate::libro::{self, Books, Ctx, Issue, Issued, views};
 use crate::limits;
 use crate::mail::Answer;
 use crate::record::{Cards, Change, Contract, Decision, View};
 use crate::refusal::{Refusal, Rule};
 use crate::verdict::exported;
 use crate::wire::address::Address;
+use crate::wire::envelope::is_id;
 use crate::wire::{Amount, Sha256};
 use serde_json::{Map, Value, json};
 
@@ -106,7 +107,8 @@ pub async fn journal(app: &App, call: Call) -> Result<Reply, Refusal> {
     })))
 }
 
-/// `POST /libro/topup {account, amount, concept?}`.
+/// `POST /libro/topup {account, amount, concept?, id?}`. The same id with the same request is answered with the first
+/// entry and `duplicate: true`, which is beside the entry and not under its signature.
 pub async fn topup(app: &App, call: Call) -> Result<Reply, Refusal> {
     let body = call.json()?;
     let account = body.get("account").and_then(Value::as_str).unwrap_or_default();
@@ -121,16 +123,28 @@ pub async fn topup(app: &App, call: Call) -> Result<Reply, Refusal> {
             return Err(Refusal::new(Rule::BadField, reason));
         }
     };
+    let id = match body.get("id") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(id)) if is_id(id) => Some(id.clone()),
+        Some(_) => {
+            let reason = "id must be 8 to 128 characters of A-Z a-z 0-9 . _ : -";
+            return Err(Refusal::new(Rule::BadField, reason));
+        }
+    };
+    let asked = Issue { id, account, amount, concept };
     let (house, now, seed) = (app.doors.house.clone(), app.doors.now(), app.doors.seed()?);
     let cards = Cards::new();
-    let entry = app.doors.commit(move |view| {
+    let issued = app.doors.commit(move |view| {
         let ctx = Ctx { house: &house, view, now, cards: &cards };
         let mut books = Books::open(view);
-        let mut ids = Ids::from_seed(seed);
-        let entry = libro::topup(&ctx, &mut books, &mut ids, &account, amount, concept.as_deref(), Map::new())?;
-        Ok(Decision { changes: books.into_changes(), reply: entry })
+        let issued = libro::issue(&ctx, &mut books, &mut Ids::from_seed(seed), &asked)?;
+        Ok(Decision { changes: books.into_changes(), reply: issued })
     });
-    Ok(answered(Answer::new(201, entry.await?)))
+    let Issued { mut entry, duplicate } = issued.await?;
+    if duplicate {
+        entry["duplicate"] = true.into();
+    }
+    Ok(answered(Answer::new(if duplicate { 200 } else { 201 }, entry)))
 }
 
 /// The contract of the path, for its parties alone.

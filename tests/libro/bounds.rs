@@ -3,10 +3,11 @@
 use crate::world::{World, at};
 use serde_json::{Map, Value, json};
 use verifica::ids::Ids;
-use verifica::libro::{self, Books, Ctx};
+use verifica::libro::{self, Books, Ctx, Issue};
 use verifica::limits;
 use verifica::record::View;
 use verifica::wire::amount::Amount;
+use verifica::wire::card::Scope;
 use verifica::wire::digest::Sha256;
 
 fn held(world: &mut World) -> String {
@@ -136,6 +137,35 @@ fn balances_stay_within_safe_integers() {
     assert_eq!(world.view.journal_last(), 1);
     assert_eq!(issue(&mut world, "casa", 1), Err(400));
     world.play("ana accept q1 leo spot 9007199254740991 => 202 ana=0");
+}
+
+#[test]
+fn an_issue_is_made_once_for_its_id_and_only_to_whoever_can_spend_it() {
+    let mut world = World::new();
+    world.enrol_below("ana", "mute.ana", &Scope { messages_only: true, ..Scope::default() });
+    let mut issue = |who: &str, amount: u64, id: Option<&str>| {
+        let mut ids = world.ids();
+        let ctx = Ctx { house: &world.house, view: &world.view, now: world.now, cards: &world.cards };
+        let mut books = Books::open(&world.view);
+        let amount = Amount::new(amount).expect("amount");
+        let issue = Issue { id: id.map(str::to_owned), account: at(who), amount, concept: None };
+        let outcome = libro::issue(&ctx, &mut books, &mut ids, &issue);
+        let changes = books.into_changes();
+        world.view.apply(changes).expect("applied");
+        world.now = world.now.plus(1_000);
+        outcome.map(|issued| (issued.entry, issued.duplicate)).map_err(|refusal| refusal.code())
+    };
+    let first = issue("ana", 100, Some("issue-0001")).expect("issued");
+    let again = issue("ana", 100, Some("issue-0001")).expect("repeated");
+    assert_eq!((&first.0, first.1, again.1), (&again.0, false, true));
+    assert_eq!(issue("ana", 101, Some("issue-0001")).expect_err("another"), 409);
+    assert_eq!(issue("leo", 100, Some("issue-0001")).expect_err("another"), 409);
+    issue("ana", 100, None).expect("without an id each is another");
+    issue("ana", 100, None).expect("without an id each is another");
+    assert_eq!(issue("nobody", 5, None).expect_err("absent"), 404);
+    assert_eq!(issue("mute.ana", 5, None).expect_err("cannot spend"), 400);
+    issue("fox", 5, None).expect("another house's agent holds tokens here");
+    assert_eq!((world.balance("ana"), world.balance("nobody"), world.balance("casa")), (300, 0, -305));
 }
 
 #[test]

@@ -102,14 +102,44 @@ fn a_deadline_is_recalled_later_once_and_not_where_nothing_is_open() {
     assert_eq!(body(notice)["aviso"], "plazo");
     assert_eq!(body(notice)["contract"], world.id("q1"));
     let notice = notice.doc.clone();
-    assert!(!libro::deadline_notice_is_stale(&world.view, &notice));
+    assert!(!libro::is_moot(&world.view, &notice));
     run(&mut world, "ana release q1");
-    assert!(libro::deadline_notice_is_stale(&world.view, &notice));
+    assert!(libro::is_moot(&world.view, &notice));
 
     let spot = run(&mut world, "ana accept q2 leo spot 200 terms=deadline+2d");
     assert_eq!(spot.letters.len(), 1);
     let past = run(&mut world, "ana accept q3 leo escrow 200 terms={\"deadline\":\"2026-09-01\"}");
     assert_eq!(past.letters[1].deliver_after, None);
+}
+
+#[test]
+fn a_delivery_leaves_the_order_to_expire_with_the_clock() {
+    let mut world = World::new();
+    world.topup("ana", 1000);
+    run(&mut world, "ana accept q1 leo escrow 200 arbiter=@abi terms=deadline+2d");
+    let delivered = run(&mut world, "leo deliver q1");
+    let [_, order] = delivered.letters.as_slice() else { panic!("{:?}", delivered.letters) };
+    // The deadline in two days, and the review of three.
+    assert_eq!(order.deliver_after.map(|at| at.to_string()).as_deref(), Some("2026-09-20T10:00:00.000Z"));
+    assert_eq!(to(order), ["libro"]);
+    assert_eq!(body(order), &json!({"op": "expire", "contract": world.id("q1")}));
+    assert!(!libro::is_moot(&world.view, &order.doc));
+    let order = world.sign(order.doc.clone(), &at("libro"));
+    assert_eq!(world.apply(&order).expect_err("too early").code(), 409);
+    world.now = order.envelope().deliver_after.expect("instant");
+    world.apply(&order).expect("expired");
+    assert_eq!((world.state("q1").as_str(), world.balance("leo")), ("released", 180));
+    assert!(libro::is_moot(&world.view, order.envelope().doc()));
+
+    // Nothing is ordered that would be refused: without a deadline, or while this house's arbiter is to judge.
+    run(&mut world, "ana accept q2 leo escrow 200 arbiter=@abi");
+    assert_eq!(run(&mut world, "leo deliver q2").letters.len(), 1);
+    let tests = r#"{"deadline":"2027-01-01","verify":{"type":"size","url":"https://seller.example/x","max_bytes":10}}"#;
+    run(&mut world, &format!("ana accept q3 leo escrow 200 arbiter=@verifica terms={tests}"));
+    assert_eq!(run(&mut world, "leo deliver q3").letters.len(), 1);
+    // Somebody else's letter that reads like the order is not the clock's.
+    let forged = world.envelope("ana", "operation-forged", json!({"op": "expire", "contract": world.id("q1")}));
+    assert!(!libro::is_moot(&world.view, forged.envelope().doc()));
 }
 
 #[test]

@@ -144,6 +144,9 @@ fn no_money_is_locked_behind_tests_that_cannot_decide() {
                 "ana accept bad leo escrow 100 arbiter=@verifica terms={{\"{field}\":{tests}}} => 400 ana=1000"
             );
             world.play(&line);
+            for kind in ["spot", "metered"] {
+                world.play(&line.replace("escrow", kind));
+            }
             // Another arbiter judges by its own means.
             let line = format!("ana accept bad leo escrow 5000 arbiter=@abi terms={{\"{field}\":{tests}}} => 402");
             world.play(&line);
@@ -168,6 +171,7 @@ fn a_deal_has_two_sides_and_its_judge_is_neither() {
         ana accept q6 leo escrow 100 referrer={"address":"casa@a.example","share":10} => 400
         ana accept q7 leo escrow 100 referrer={"address":"eva@a.example","share":9001} => 400
         ana accept q8 leo escrow 100 referrer={"address":"eva@a.example","share":9000} => 202 ana=900
+        ana accept q9 leo spot 100 referrer={"address":"nobody@a.example","share":10} => 404 ana=900
         ana release q8 => 202 leo=0 eva=90 casa=-990
         "#,
     );

@@ -34,6 +34,7 @@ pub struct TestHouse {
     confirm_after_ms: u64,
     /// Which addresses a test may name.
     pub addresses: AddressRule,
+    review_window_ms: i64,
 }
 
 impl TestHouse {
@@ -51,6 +52,7 @@ impl TestHouse {
             fetcher: None,
             confirm_after_ms: 50,
             addresses: hostile::loopback(),
+            review_window_ms: verifica::limits::REVIEW_WINDOW_MS,
         }
     }
 
@@ -66,6 +68,12 @@ impl TestHouse {
         self
     }
 
+    /// Silence pays so long after a deadline and a delivery.
+    pub fn reviewing(mut self, ms: i64) -> TestHouse {
+        self.review_window_ms = ms;
+        self
+    }
+
     pub async fn start(&mut self) {
         let settings = Settings {
             registration: Registration::Open,
@@ -73,6 +81,7 @@ impl TestHouse {
             mail_per_minute: 1_000_000,
             addresses: self.addresses.clone(),
             policy: ProbePolicy { confirm_after_ms: self.confirm_after_ms, ..ProbePolicy::default() },
+            review_window_ms: self.review_window_ms,
             retry_base_ms: 100,
             retry_max_ms: 1_000,
             arbiter: self.fetcher.is_some(),
@@ -115,7 +124,8 @@ impl TestHouse {
     }
 
     pub async fn topup(&self, account: &Address, amount: u64) {
-        agent::topup(&self.http(), ADMIN, account, amount, None).await.expect("topup");
+        let id = uuid::Uuid::new_v4().to_string();
+        agent::topup(&self.http(), ADMIN, &id, account, amount, None).await.expect("topup");
     }
 
     /// Balances of the whole ledger; they must sum to zero.
@@ -129,6 +139,14 @@ impl TestHouse {
 
     pub fn doors(&self) -> &Arc<verifica::server::Doors> {
         &self.running.as_ref().expect("running").doors
+    }
+
+    /// What lies in a mailbox of this house.
+    pub async fn mailbox(&self, local: &str) -> Vec<Value> {
+        let (running, local) = (self.running.as_ref().expect("running"), local.to_owned());
+        let now = running.doors.now();
+        let read = running.doors.store.read(move |reader| reader.mailbox(&local, 100, now));
+        read.await.expect("mailbox").into_iter().map(|mail| mail.envelope).collect()
     }
 
     pub fn verifica(&self) -> Address {

@@ -16,12 +16,13 @@ use crate::config::show_duration;
 use crate::limits;
 use crate::observe::look::{self, Looked};
 use crate::observe::{Fetcher, Override};
-use crate::probe::observation::Observation;
+use crate::probe::file::FileKind;
 use crate::probe::plan::Suite;
 use crate::probe::result::TestResult;
+use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
-use crate::verdict::{Case, Joint, Look, LookRecord, Policy, ProbePolicy, Verdict, agree, check_json, joint};
+use crate::verdict::{self, Case, Joint, Look, LookRecord, Policy, ProbePolicy, Verdict, agree, check_json, joint};
 use crate::wire::digest::Sha256;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -107,7 +108,7 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
     let suite = Arc::new(Suite::from_part(spec.file.tests.root(), &urls, &capabilities));
     let started = Instant::now();
     let looks = match &args.offline {
-        Some(path) => offline(path, &suite, &spec, out)?,
+        Some(path) => offline(path, &suite, &mut spec, out)?,
         None => {
             let mut fetching = fetching;
             fetching.allow = urls.addresses.clone();
@@ -204,24 +205,25 @@ fn many(n: usize, what: &str) -> String {
     if n == 1 { format!("{n} {what}") } else { format!("{n} {what}s") }
 }
 
-/// The looks of an evidence file, judged by the tests of this file.
-fn offline(path: &Path, suite: &Suite, spec: &Spec, out: &Out) -> Result<Vec<Looked>, Failure> {
+/// The looks of an evidence file, judged by the tests of this file. What was delivered is what this file says, and where
+/// it speaks of no delivery, what the evidence says.
+fn offline(path: &Path, suite: &Suite, spec: &mut Spec, out: &Out) -> Result<Vec<Looked>, Failure> {
     let evidence = json_source::read_file(path, out)?.value;
-    let unfit =
-        |why: &str| Failure::usage("this is not an evidence file with observations in it").at(path.display()).why(why);
-    let recorded = evidence.get("looks").and_then(Value::as_array).ok_or_else(|| unfit("it has no looks"))?;
+    let unfit = |why: String| {
+        Failure::usage("this is not an evidence file with observations in it").at(path.display()).why(why)
+    };
+    if spec.file.kind != FileKind::Agreement && spec.file.delivery == Delivery::default() {
+        spec.file.delivery = verdict::delivered(&evidence).map_err(unfit)?;
+    }
+    let recorded = evidence.get("looks").and_then(Value::as_array).ok_or_else(|| unfit("it has no looks".into()))?;
     let mut looks = Vec::new();
-    for record in recorded {
-        let at = record.get("at").and_then(Value::as_str).and_then(crate::time::Timestamp::parse);
-        let at = at.ok_or_else(|| unfit("a look has no time"))?;
-        let mut seen = BTreeMap::new();
-        for entry in record.get("observations").and_then(Value::as_array).into_iter().flatten() {
-            let observation: Observation =
-                serde_json::from_value(entry.clone()).map_err(|error| unfit(&error.to_string()))?;
-            seen.insert(observation.key.clone(), observation);
+    for (n, record) in recorded.iter().enumerate() {
+        let observed = verdict::observed(record, &|_| None).map_err(|why| unfit(format!("look {}: {why}", n + 1)))?;
+        if let Some(key) = observed.lying.first() {
+            return Err(unfit(format!("look {}: the content of {} is not what its hash says", n + 1, key.url)));
         }
-        let look = Look::new(at, suite.judge(&seen, &spec.file.delivery), &seen);
-        looks.push(Looked { look, seen });
+        let look = Look::new(observed.at, suite.judge(&observed.seen, &spec.file.delivery), &observed.seen);
+        looks.push(Looked { look, seen: observed.seen });
     }
     Ok(looks)
 }

@@ -1,12 +1,13 @@
 //! JSON and TOML that a person wrote, with the place of every value, so that a fault can be shown where it stands.
 //!
-//! A document with a duplicate key, a syntax fault or a value that JSON cannot hold is refused with all its faults. One
-//! leading byte order mark is dropped. Places are JSON pointers.
+//! JSON is read by the reader of the judges, so a file means here what it means to them. A document with a syntax fault,
+//! a duplicate key or a text that is no Unicode is refused. One leading byte order mark is dropped. Places are JSON
+//! pointers.
 
 use super::diagnose;
 use super::output::{Failure, Out};
 use crate::config::{At, Diagnostic};
-use crate::limits::PROBE_JSON_DEPTH_MAX;
+use crate::probe::json::{Document, Kind, Value as Read};
 use serde_json::{Map, Number, Value};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,22 +50,28 @@ pub fn read_named(path: &Path, text: &str, out: &Out) -> Result<Source, Failure>
 }
 
 pub fn read_json(text: &str) -> Result<Source, Vec<Diagnostic>> {
-    let mut reader = Reader { text, at: 0, faults: Vec::new(), spans: BTreeMap::new() };
-    if text.starts_with('\u{feff}') {
-        reader.at = '\u{feff}'.len_utf8();
+    let content = text.strip_prefix(BOM).unwrap_or(text);
+    let skipped = text.len() - content.len();
+    let document = Document::read(content).map_err(|fault| {
+        let at = skipped + fault.at();
+        let width = text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        vec![Diagnostic::error(At::Span(at..at + width), format!("not JSON: {}", fault.reason()))]
+    })?;
+    let shift = |span: Range<usize>| span.start + skipped..span.end + skipped;
+    let mut faults = Vec::new();
+    for twice in document.root().repeated_keys() {
+        let at = At::Span(shift(twice.span(content)));
+        let fault = Diagnostic::error(at, format!("the key {:?} stands twice in this object", twice.key));
+        faults.push(fault.hint("keep one of them: readers differ on which one counts"));
     }
-    let value = reader.value(&mut String::new(), 0).and_then(|value| {
-        reader.space();
-        if reader.at < text.len() { Err(reader.fault("something follows the document")) } else { Ok(value) }
-    });
-    match value {
-        Ok(value) if reader.faults.is_empty() => Ok(Source { value, spans: reader.spans }),
-        Ok(_) => Err(reader.faults),
-        Err(fault) => {
-            reader.faults.push(fault);
-            Err(reader.faults)
-        }
-    }
+    let mut spans = BTreeMap::new();
+    let mut keep = |pointer: &str, read: Read<'_>| {
+        let span = shift(read.span(content));
+        spans.insert(pointer.to_owned(), span.clone());
+        span
+    };
+    let value = value_of(document.root(), &mut String::new(), &mut keep, &mut faults);
+    if faults.is_empty() { Ok(Source { value, spans }) } else { Err(faults) }
 }
 
 pub fn read_toml(text: &str) -> Result<Source, Vec<Diagnostic>> {
@@ -129,180 +136,56 @@ fn toml_value(
     }
 }
 
-/// A strict reader of RFC 8259 that keeps places. It goes on after a duplicate key and stops at a syntax fault, because
-/// what stands after one means nothing certain.
-struct Reader<'a> {
-    text: &'a str,
-    at: usize,
-    faults: Vec<Diagnostic>,
-    spans: BTreeMap<String, Range<usize>>,
-}
-
-impl Reader<'_> {
-    fn fault(&self, message: impl Into<String>) -> Diagnostic {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let width = rest.chars().next().map_or(0, char::len_utf8);
-        Diagnostic::error(At::Span(self.at..self.at + width), message)
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
+/// From what was read to a value of serde_json. Recurses no deeper than a document may be nested.
+fn value_of(
+    read: Read<'_>,
+    pointer: &mut String,
+    keep: &mut dyn FnMut(&str, Read<'_>) -> Range<usize>,
+    faults: &mut Vec<Diagnostic>,
+) -> Value {
+    let span = keep(pointer, read);
+    let mut words = |units: &[u16]| {
+        String::from_utf16(units).unwrap_or_else(|_| {
+            faults.push(Diagnostic::error(At::Span(span.clone()), "half of a surrogate pair, which is no character"));
+            String::new()
+        })
+    };
+    let mut below = |name: &str, value: Read<'_>, pointer: &mut String, faults: &mut Vec<Diagnostic>| {
+        let before = pointer.len();
+        pointer.push('/');
+        pointer.push_str(name);
+        let value = value_of(value, pointer, keep, faults);
+        pointer.truncate(before);
+        value
+    };
+    match read.kind() {
+        Kind::Null => Value::Null,
+        Kind::Bool(is) => Value::Bool(is),
+        Kind::Number(digits) => number(digits),
+        Kind::Text(units) => Value::String(words(units)),
+        Kind::Array => {
+            let items = read.items().enumerate();
+            items.map(|(n, item)| below(&n.to_string(), item, pointer, faults)).collect()
         }
-    }
-
-    fn eat(&mut self, byte: u8) -> bool {
-        let found = self.peek() == Some(byte);
-        self.at += usize::from(found);
-        found
-    }
-
-    fn value(&mut self, pointer: &mut String, depth: usize) -> Result<Value, Diagnostic> {
-        if depth > PROBE_JSON_DEPTH_MAX {
-            return Err(self.fault(format!("nested more than {PROBE_JSON_DEPTH_MAX} deep")));
+        Kind::Object => {
+            let members: Vec<(String, Read<'_>)> = read.members().map(|(key, value)| (words(key), value)).collect();
+            let each = |(key, value): (String, Read<'_>)| {
+                let value = below(&escaped(&key), value, pointer, faults);
+                (key, value)
+            };
+            Value::Object(members.into_iter().map(each).collect())
         }
-        self.space();
-        let start = self.at;
-        let value = match self.peek() {
-            Some(b'{') => self.object(pointer, depth)?,
-            Some(b'[') => self.array(pointer, depth)?,
-            Some(b'"') => Value::String(self.string()?),
-            Some(b'-' | b'0'..=b'9') => self.number()?,
-            Some(b't') => self.word("true", Value::Bool(true))?,
-            Some(b'f') => self.word("false", Value::Bool(false))?,
-            Some(b'n') => self.word("null", Value::Null)?,
-            Some(_) => return Err(self.fault("expected a value")),
-            None => return Err(self.fault("the document ends where a value is expected")),
-        };
-        self.spans.insert(pointer.clone(), start..self.at);
-        Ok(value)
-    }
-
-    fn object(&mut self, pointer: &mut String, depth: usize) -> Result<Value, Diagnostic> {
-        self.at += 1;
-        let mut map = Map::new();
-        self.space();
-        if self.eat(b'}') {
-            return Ok(Value::Object(map));
-        }
-        loop {
-            self.space();
-            let start = self.at;
-            if self.peek() != Some(b'"') {
-                return Err(self.fault("expected a key in double quotes"));
-            }
-            let key = self.string()?;
-            if map.contains_key(&key) {
-                let fault =
-                    Diagnostic::error(At::Span(start..self.at), format!("the key {key:?} stands twice in this object"));
-                self.faults.push(fault.hint("keep one of them: readers differ on which one counts"));
-            }
-            self.space();
-            if !self.eat(b':') {
-                return Err(self.fault("expected : after the key"));
-            }
-            let before = pointer.len();
-            pointer.push('/');
-            pointer.push_str(&escaped(&key));
-            let value = self.value(pointer, depth + 1);
-            pointer.truncate(before);
-            map.insert(key, value?);
-            self.space();
-            if self.eat(b'}') {
-                return Ok(Value::Object(map));
-            }
-            if !self.eat(b',') {
-                return Err(self.fault("expected , or }"));
-            }
-        }
-    }
-
-    fn array(&mut self, pointer: &mut String, depth: usize) -> Result<Value, Diagnostic> {
-        self.at += 1;
-        let mut items = Vec::new();
-        self.space();
-        if self.eat(b']') {
-            return Ok(Value::Array(items));
-        }
-        loop {
-            let before = pointer.len();
-            pointer.push_str(&format!("/{}", items.len()));
-            let value = self.value(pointer, depth + 1);
-            pointer.truncate(before);
-            items.push(value?);
-            self.space();
-            if self.eat(b']') {
-                return Ok(Value::Array(items));
-            }
-            if !self.eat(b',') {
-                return Err(self.fault("expected , or ]"));
-            }
-        }
-    }
-
-    /// The bytes of a string are found here; what they mean is serde_json's to say.
-    fn string(&mut self) -> Result<String, Diagnostic> {
-        let start = self.at;
-        self.at += 1;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    let raw = self.text.get(start..self.at).unwrap_or_default();
-                    return serde_json::from_str(raw).map_err(|e| {
-                        Diagnostic::error(At::Span(start..self.at), format!("not a JSON text: {}", plain(&e)))
-                    });
-                }
-                Some(b'\\') => self.at += 2,
-                Some(byte) if byte < 0x20 => {
-                    return Err(self.fault("a control character stands inside a text; write it as \\n or \\u00XX"));
-                }
-                Some(_) => self.at += 1,
-                None => {
-                    return Err(Diagnostic::error(At::Span(start..self.text.len()), "the text has no closing quote"));
-                }
-            }
-        }
-    }
-
-    fn number(&mut self) -> Result<Value, Diagnostic> {
-        let start = self.at;
-        while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')) {
-            self.at += 1;
-        }
-        let raw = self.text.get(start..self.at).unwrap_or_default();
-        match serde_json::from_str::<Number>(raw) {
-            Ok(number) => Ok(Value::Number(number)),
-            // A number of JSON beyond what a double holds. What it means is for those who read the text of the file.
-            Err(error) if error.to_string().starts_with("number out of range") => {
-                let most = if raw.starts_with('-') { f64::MIN } else { f64::MAX };
-                Ok(Number::from_f64(most).map_or(Value::Null, Value::Number))
-            }
-            Err(error) => {
-                let why = format!("{raw} is not a number of JSON: {}", plain(&error));
-                Err(Diagnostic::error(At::Span(start..self.at), why))
-            }
-        }
-    }
-
-    fn word(&mut self, word: &str, value: Value) -> Result<Value, Diagnostic> {
-        if self.text.get(self.at..).unwrap_or_default().starts_with(word) {
-            self.at += word.len();
-            return Ok(value);
-        }
-        Err(self.fault(format!("expected {word}")))
     }
 }
 
-/// serde_json's message without its own position, which counts from the piece.
-fn plain(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
+/// A number beyond what a double holds becomes the last one; what it means is for those who read the text of the file.
+fn number(digits: &str) -> Value {
+    let most = if digits.starts_with('-') { f64::MIN } else { f64::MAX };
+    let number = serde_json::from_str::<Number>(digits).ok().or_else(|| Number::from_f64(most));
+    number.map_or(Value::Null, Value::Number)
 }
+
+const BOM: char = '\u{feff}';
 
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
@@ -311,6 +194,7 @@ fn escaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::PROBE_JSON_DEPTH_MAX;
     use serde_json::json;
 
     #[test]
@@ -325,13 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn every_duplicate_is_reported_and_then_the_syntax_fault() {
-        let text = "{\"a\":1,\"a\":2,\"b\":{\"c\":1,\"c\":2},}";
+    fn every_duplicate_is_reported_and_a_syntax_fault_by_itself() {
+        let text = "{\"a\":1,\"a\":2,\"b\":{\"c\":1,\"c\":2}}";
         let faults = read_json(text).expect_err("faults");
         let at: Vec<_> = faults.iter().map(|f| (f.at.clone(), f.message.clone())).collect();
-        assert_eq!(faults.len(), 3, "{at:?}");
-        assert_eq!(at[0].0, At::Span(7..10));
-        assert_eq!(at[2].1, "expected a key in double quotes");
+        assert_eq!(at.len(), 2, "{at:?}");
+        assert_eq!((&at[0].0, &at[1].0), (&At::Span(7..10), &At::Span(24..27)));
+        let faults = read_json("{\"a\":1,}").expect_err("faults");
+        assert_eq!(faults[0].at, At::Span(7..8));
     }
 
     #[test]

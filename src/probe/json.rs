@@ -51,6 +51,13 @@ pub struct Repeated {
     pub at: usize,
 }
 
+impl Repeated {
+    /// Where the second appearance stands in `text`, which it was read from.
+    pub fn span(&self, text: &str) -> std::ops::Range<usize> {
+        self.at..self.at + quoted(text, self.at) as usize
+    }
+}
+
 impl Document {
     /// Reads a text from the web, nested at most [`limits::PROBE_JSON_DEPTH_MAX`] deep.
     pub fn read(text: &str) -> Result<Document, Fault> {
@@ -67,7 +74,7 @@ impl Document {
 
     /// An empty list.
     pub fn list() -> Document {
-        Document { nodes: vec![Node::Array { end: 1 }], units: Vec::new(), digits: String::new() }
+        Document { nodes: vec![Node::Array { end: 1, at: 0, stop: 0 }], units: Vec::new(), digits: String::new() }
     }
 
     /// The same value as `value`; numbers as `serde_json` writes them.
@@ -80,7 +87,7 @@ impl Document {
     }
 
     pub(super) fn node(&self, at: usize) -> Node {
-        self.nodes.get(at).copied().unwrap_or(Node::Null)
+        self.nodes.get(at).copied().unwrap_or(Node::Null { at: 0 })
     }
 
     pub(super) fn text(&self, start: u32, end: u32) -> &[u16] {
@@ -90,7 +97,7 @@ impl Document {
     /// The node after the value at `at`.
     pub(super) fn after(&self, at: usize) -> usize {
         match self.node(at) {
-            Node::Array { end } | Node::Object { end } => end as usize,
+            Node::Array { end, .. } | Node::Object { end, .. } => end as usize,
             _ => at + 1,
         }
     }
@@ -105,12 +112,12 @@ impl std::fmt::Debug for Document {
 impl<'a> Value<'a> {
     pub fn kind(&self) -> Kind<'a> {
         match self.document.node(self.at) {
-            Node::Null | Node::Key { .. } => Kind::Null,
-            Node::Bool(b) => Kind::Bool(b),
-            Node::Number { start, end } => {
+            Node::Null { .. } | Node::Key { .. } => Kind::Null,
+            Node::Bool { is, .. } => Kind::Bool(is),
+            Node::Number { start, end, .. } => {
                 Kind::Number(self.document.digits.get(start as usize..end as usize).unwrap_or_default())
             }
-            Node::Text { start, end } => Kind::Text(self.document.text(start, end)),
+            Node::Text { start, end, .. } => Kind::Text(self.document.text(start, end)),
             Node::Array { .. } => Kind::Array,
             Node::Object { .. } => Kind::Object,
         }
@@ -120,11 +127,23 @@ impl<'a> Value<'a> {
         self.kind() == Kind::Null
     }
 
+    /// Where this value stands in `text`, which it was read from; nowhere in a document that was not read from it.
+    pub fn span(&self, text: &str) -> std::ops::Range<usize> {
+        let (at, stop) = match self.document.node(self.at) {
+            Node::Array { at, stop, .. } | Node::Object { at, stop, .. } => return at as usize..stop as usize,
+            Node::Null { at } => (at, at + 4),
+            Node::Bool { is, at } => (at, at + if is { 4 } else { 5 }),
+            Node::Number { start, end, at } => (at, at + (end - start)),
+            Node::Text { at, .. } | Node::Key { at, .. } => (at, at + quoted(text, at as usize)),
+        };
+        at as usize..stop as usize
+    }
+
     /// The elements of an array; nothing for any other value.
     pub fn items(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let document = self.document;
         let (mut at, end) = match document.node(self.at) {
-            Node::Array { end } => (self.at + 1, end as usize),
+            Node::Array { end, .. } => (self.at + 1, end as usize),
             _ => (0, 0),
         };
         std::iter::from_fn(move || {
@@ -138,7 +157,7 @@ impl<'a> Value<'a> {
     pub fn members(&self) -> impl Iterator<Item = (&'a [u16], Value<'a>)> + use<'a> {
         let document = self.document;
         let (mut at, end) = match document.node(self.at) {
-            Node::Object { end } => (self.at + 1, end as usize),
+            Node::Object { end, .. } => (self.at + 1, end as usize),
             _ => (0, 0),
         };
         std::iter::from_fn(move || {
@@ -158,23 +177,23 @@ impl<'a> Value<'a> {
         let mut copy = Document { nodes: Vec::new(), units: Vec::new(), digits: String::new() };
         for at in self.at..end {
             let node = match self.document.node(at) {
-                Node::Number { start, end } => {
+                Node::Number { start, end, at } => {
                     let from = copy.digits.len() as u32;
                     copy.digits.push_str(self.document.digits.get(start as usize..end as usize).unwrap_or_default());
-                    Node::Number { start: from, end: copy.digits.len() as u32 }
+                    Node::Number { start: from, end: copy.digits.len() as u32, at }
                 }
-                Node::Text { start, end } => {
+                Node::Text { start, end, at } => {
                     let from = copy.units.len() as u32;
                     copy.units.extend_from_slice(self.document.text(start, end));
-                    Node::Text { start: from, end: copy.units.len() as u32 }
+                    Node::Text { start: from, end: copy.units.len() as u32, at }
                 }
                 Node::Key { start, end, at } => {
                     let from = copy.units.len() as u32;
                     copy.units.extend_from_slice(self.document.text(start, end));
                     Node::Key { start: from, end: copy.units.len() as u32, at }
                 }
-                Node::Array { end } => Node::Array { end: end - self.at as u32 },
-                Node::Object { end } => Node::Object { end: end - self.at as u32 },
+                Node::Array { end, at, stop } => Node::Array { end: end - self.at as u32, at, stop },
+                Node::Object { end, at, stop } => Node::Object { end: end - self.at as u32, at, stop },
                 plain => plain,
             };
             copy.nodes.push(node);
@@ -187,7 +206,7 @@ impl<'a> Value<'a> {
         let document = self.document;
         let mut found = Vec::new();
         for at in self.at..document.after(self.at) {
-            let Node::Object { end } = document.node(at) else { continue };
+            let Node::Object { end, .. } = document.node(at) else { continue };
             let mut keys: Vec<(&[u16], u32)> = Vec::new();
             let mut member = at + 1;
             while member < end as usize {
@@ -270,16 +289,29 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// Containers know where they end; a member is a key node followed by its value.
+/// Containers know where they end; a member is a key node followed by its value. `at` is the byte where it begins in the
+/// text, and `stop` the byte after a container.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Node {
-    Null,
-    Bool(bool),
-    Number { start: u32, end: u32 },
-    Text { start: u32, end: u32 },
+    Null { at: u32 },
+    Bool { is: bool, at: u32 },
+    Number { start: u32, end: u32, at: u32 },
+    Text { start: u32, end: u32, at: u32 },
     Key { start: u32, end: u32, at: u32 },
-    Array { end: u32 },
-    Object { end: u32 },
+    Array { end: u32, at: u32, stop: u32 },
+    Object { end: u32, at: u32, stop: u32 },
+}
+
+/// The bytes of the string at this place, quotes included.
+fn quoted(text: &str, at: usize) -> u32 {
+    let mut escaped = true;
+    let bytes = text.as_bytes().get(at..).unwrap_or_default();
+    let last = bytes.iter().position(|byte| {
+        let closes = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        closes
+    });
+    last.map_or(0, |last| last as u32 + 1)
 }
 
 struct Reader<'t> {
@@ -309,17 +341,18 @@ impl Reader<'_> {
 
     /// Reads a scalar, or opens a container and says so.
     fn value(&mut self) -> Result<bool, Fault> {
+        let at = self.at as u32;
         match self.peek() {
-            Some(b'{') => self.opens(Node::Object { end: 0 }),
-            Some(b'[') => self.opens(Node::Array { end: 0 }),
+            Some(b'{') => self.opens(Node::Object { end: 0, at, stop: 0 }),
+            Some(b'[') => self.opens(Node::Array { end: 0, at, stop: 0 }),
             Some(b'"') => {
                 let (start, end) = self.string()?;
-                self.push(Node::Text { start, end })
+                self.push(Node::Text { start, end, at })
             }
             Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.literal("true", Node::Bool(true)),
-            Some(b'f') => self.literal("false", Node::Bool(false)),
-            Some(b'n') => self.literal("null", Node::Null),
+            Some(b't') => self.literal("true", Node::Bool { is: true, at }),
+            Some(b'f') => self.literal("false", Node::Bool { is: false, at }),
+            Some(b'n') => self.literal("null", Node::Null { at }),
             Some(_) => Err(self.fault("a value was expected")),
             None => Err(self.fault("the text ends where a value was expected")),
         }
@@ -401,11 +434,12 @@ impl Reader<'_> {
 
     fn close(&mut self) {
         self.at += 1;
-        let after = self.document.nodes.len() as u32;
+        let (after, here) = (self.document.nodes.len() as u32, self.at as u32);
         if let Some(at) = self.open.pop()
-            && let Some(Node::Array { end } | Node::Object { end }) = self.document.nodes.get_mut(at)
+            && let Some(Node::Array { end, stop, .. } | Node::Object { end, stop, .. }) =
+                self.document.nodes.get_mut(at)
         {
-            *end = after;
+            (*end, *stop) = (after, here);
         }
     }
 
@@ -441,7 +475,7 @@ impl Reader<'_> {
         let start = self.document.digits.len() as u32;
         self.document.digits.push_str(self.source.get(from..self.at).unwrap_or_default());
         let end = self.document.digits.len() as u32;
-        self.push(Node::Number { start, end })
+        self.push(Node::Number { start, end, at: from as u32 })
     }
 
     fn digits(&mut self) -> Result<(), Fault> {
@@ -645,13 +679,32 @@ mod tests {
         assert_eq!(inner.to_document(), Document::read(r#"{"k":1,"k":2,"k":3}"#).map(|d| shift(d, 38)).expect("json"));
     }
 
-    /// Key offsets count from the start of the text that was read.
+    /// Places count from the start of the text that was read.
     fn shift(mut document: Document, by: u32) -> Document {
         for node in &mut document.nodes {
-            if let Node::Key { at, .. } = node {
-                *at += by;
+            match node {
+                Node::Array { at, stop, .. } | Node::Object { at, stop, .. } => (*at, *stop) = (*at + by, *stop + by),
+                Node::Null { at } | Node::Bool { at, .. } | Node::Number { at, .. } => *at += by,
+                Node::Text { at, .. } | Node::Key { at, .. } => *at += by,
             }
         }
         document
+    }
+
+    #[test]
+    fn values_know_where_they_stand() {
+        let text = r#" {"a\\\"": [1, -2.5e3 , true], "é": {"b": "x\\", "c": null}, "d": false} "#;
+        let document = Document::read(text).expect("json");
+        let mut found = Vec::new();
+        let mut open = vec![document.root()];
+        while let Some(value) = open.pop() {
+            found.push(&text[value.span(text)]);
+            open.extend(value.members().map(|(_, value)| value).chain(value.items()));
+        }
+        found.sort_unstable();
+        let mut wanted = vec![text.trim(), "[1, -2.5e3 , true]", "1", "-2.5e3", "true"];
+        wanted.extend([r#"{"b": "x\\", "c": null}"#, r#""x\\""#, "null", "false"]);
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
     }
 }

@@ -66,9 +66,9 @@ impl Value<'_> {
             }
             fresh = false;
             match node {
-                Node::Null => out.push_str("null"),
-                Node::Bool(b) => out.push_str(if b { "true" } else { "false" }),
-                Node::Number { start, end } => {
+                Node::Null { .. } => out.push_str("null"),
+                Node::Bool { is, .. } => out.push_str(if is { "true" } else { "false" }),
+                Node::Number { start, end, .. } => {
                     let digits = document.digits.get(start as usize..end as usize).unwrap_or_default();
                     match digits.get(..cap) {
                         Some(part) if part.len() < digits.len() => {
@@ -78,7 +78,7 @@ impl Value<'_> {
                         _ => out.push_str(digits),
                     }
                 }
-                Node::Text { start, end } => {
+                Node::Text { start, end, .. } => {
                     if !write_text(&mut out, document.text(start, end), cap) {
                         return (out, false);
                     }
@@ -90,12 +90,12 @@ impl Value<'_> {
                     out.push(':');
                     fresh = true;
                 }
-                Node::Array { end } => {
+                Node::Array { end, .. } => {
                     out.push('[');
                     open.push((end as usize, ']'));
                     fresh = true;
                 }
-                Node::Object { end } => {
+                Node::Object { end, .. } => {
                     out.push('{');
                     open.push((end as usize, '}'));
                     fresh = true;

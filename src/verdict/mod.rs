@@ -9,7 +9,7 @@ mod replay;
 pub use document::{Document, check_json};
 pub use evidence::{Case, EvidenceName, LookRecord, exported, named_by_hash};
 pub use policy::ProbePolicy;
-pub use replay::{Replayed, replay, replay_with};
+pub use replay::{Observed, Replayed, delivered, observed, replay, replay_with};
 
 use crate::limits;
 use crate::probe::observation::{Cause, FetchKey, Observation};

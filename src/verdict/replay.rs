@@ -11,6 +11,7 @@ use crate::probe::exit_0::JobRun;
 use crate::probe::observation::{FetchKey, Observation, Seen};
 use crate::probe::plan::Suite;
 use crate::probe::result::TestResult;
+use crate::probe::sha256::Delivery;
 use crate::probe::text;
 use crate::time::Timestamp;
 use crate::wire::Sha256;
@@ -211,27 +212,49 @@ fn judge_look(
     what: &str,
     differences: &mut Vec<String>,
 ) -> Result<Look, String> {
-    let at: Timestamp = part(record, "at")?;
+    let Observed { at, seen, lying } = observed(record, load)?;
+    let lies = |key: &FetchKey| {
+        let url = text::plain(&key.url, SHOWN_CHARS);
+        format!("{what}, the observation of {} {url}: its content is not what its hash says", key.method.name())
+    };
+    differences.extend(lying.iter().map(lies));
     let runs: BTreeMap<usize, Vec<JobRun>> = match record.get("runs") {
         None => BTreeMap::new(),
         Some(_) => part(record, "runs")?,
     };
-    let list = record.get("observations").and_then(Value::as_array).ok_or("there are no observations")?;
-    let mut seen: BTreeMap<FetchKey, Observation> = BTreeMap::new();
-    for entry in list {
-        let observation = observation(entry, load)?;
-        if !holds(&observation) {
-            let (method, url) = (observation.key.method.name(), text::plain(&observation.key.url, SHOWN_CHARS));
-            differences
-                .push(format!("{what}, the observation of {method} {url}: its content is not what its hash says"));
-        }
-        if let Some(twice) = seen.insert(observation.key.clone(), observation) {
-            return Err(format!("{} {} was observed twice", twice.key.method.name(), twice.key.url));
-        }
-    }
     let mut look = Look::new(at, suite.judge_with_jobs(&seen, &runs, &stated.delivery), &seen);
     look.attestations = runs.values().flatten().filter_map(|run| run.attestation).collect();
     Ok(look)
+}
+
+/// What one look of an evidence file saw.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub at: Timestamp,
+    pub seen: BTreeMap<FetchKey, Observation>,
+    /// Observations whose content is not what its own hash says.
+    pub lying: Vec<FetchKey>,
+}
+
+/// Reads one look of an evidence file; observations that are only named by hash come from `load`.
+pub fn observed(record: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) -> Result<Observed, String> {
+    let mut observed = Observed { at: part(record, "at")?, seen: BTreeMap::new(), lying: Vec::new() };
+    let list = record.get("observations").and_then(Value::as_array).ok_or("there are no observations")?;
+    for entry in list {
+        let observation = observation(entry, load)?;
+        if !holds(&observation) {
+            observed.lying.push(observation.key.clone());
+        }
+        if let Some(twice) = observed.seen.insert(observation.key.clone(), observation) {
+            return Err(format!("{} {} was observed twice", twice.key.method.name(), twice.key.url));
+        }
+    }
+    Ok(observed)
+}
+
+/// What was delivered, as an evidence file says it.
+pub fn delivered(evidence: &Value) -> Result<Delivery, String> {
+    part(evidence, "delivery")
 }
 
 /// One observation, inline or by hash. What is inline must be all that an observation has and nothing else, or part of

@@ -183,6 +183,79 @@ fn evidence_replays_and_a_changed_byte_shows() {
 }
 
 #[test]
+fn a_flapping_server_is_found_by_asking_often() {
+    let folder = folder();
+    let answers = [200, 200, 200, 500, 200].map(|status| Answer::new(status, "text/plain", "a"));
+    let site = Site::start(vec![("/flap", Answer::turns(answers.into())), ("/calm", Answer::ok("text/plain", "a"))]);
+    let tests = r#"[{"type": "http_status", "name": "flaps", "url": "https://seller.example/flap"},
+        {"type": "http_status", "name": "calm", "url": "https://seller.example/calm"}]"#;
+    write(&folder, "flap.json", tests);
+    write(&folder, "quick.toml", &quick_policy());
+    let twice = check(&folder, &site, "flap.json", &["--json", "--policy", "quick.toml"]);
+    assert_eq!(twice.code, 0, "two looks were lucky: {}", twice.out);
+    let ran = check(&folder, &site, "flap.json", &["--json", "--policy", "quick.toml", "--repeat", "3"]);
+    let doc = ran.json();
+    assert_eq!(ran.code, 3, "{doc}");
+    let looks: Vec<_> = doc["looks"].as_array().expect("looks").iter().map(|look| look["verdict"].clone()).collect();
+    assert_eq!(looks, ["pass", "fail", "pass"]);
+    let results = doc["resultados"].as_array().expect("results");
+    assert!(results[0]["razon"].as_str().is_some_and(|why| why.contains("first pass") && why.contains("then fail")));
+    assert_eq!((&results[0]["indeciso"], &results[1]["pasa"]), (&json!(true), &json!(true)));
+}
+
+#[test]
+fn stored_evidence_answers_other_questions_offline() {
+    let (folder, site) = (folder(), shop());
+    let delivered = json!({
+        "tipo": "cotizacion", "price": 1, "evidence": "the work",
+        "terms": {"verify": serde_json::from_str::<Value>(PASSING).expect("tests")},
+    });
+    write(&folder, "deal.json", &delivered.to_string());
+    assert_eq!(check(&folder, &site, "deal.json", &["--once", "--evidence-out", "seen.json"]).code, 0);
+    drop(site);
+    let hash = "ab".repeat(32);
+    for (tests, code, said) in [
+        // Another test of what was seen, decided on the same bytes.
+        (json!({"type": "regex", "url": "https://seller.example/notes", "pattern": "third"}), 1, "does not match"),
+        (json!({"type": "json_path", "url": "https://seller.example/version", "path": "n[1]", "expect": 2}), 0, ""),
+        // What was never asked for decides nothing.
+        (json!({"type": "http_status", "url": "https://seller.example/other"}), 3, "not observed"),
+        // The delivery is the evidence's where the file speaks of none.
+        (json!({"type": "sha256", "expect": hash}), 1, "sha256"),
+        (json!({"terms": {"verify": {"type": "sha256", "expect": hash}}}), 3, "undecided"),
+    ] {
+        write(&folder, "other.json", &tests.to_string());
+        let ran = verifica(folder.path(), &["check", "other.json", "--offline", "seen.json", "--json"]);
+        assert_eq!(ran.code, code, "{tests} {}{}", ran.out, ran.err);
+        assert!(ran.out.contains(said), "{tests} {}", ran.out);
+    }
+    // Evidence whose content is not its own is not judged.
+    let text = fs::read_to_string(folder.path().join("seen.json")).expect("evidence");
+    let mut lying: Value = serde_json::from_str(&text).expect("json");
+    for seen in lying["looks"][0]["observations"].as_array_mut().expect("observations") {
+        seen["seen"]["content"]["bytes"] = json!(1);
+    }
+    write(&folder, "lying.json", &lying.to_string());
+    let ran = verifica(folder.path(), &["check", "deal.json", "--offline", "lying.json"]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(ran.err.contains("not what its hash says"), "{}", ran.err);
+}
+
+#[test]
+fn a_true_record_of_a_failure_replays_with_zero() {
+    let (folder, site) = (folder(), shop());
+    for (path, code) in [("teapot", 1), ("edge", 3)] {
+        let test = format!("{{\"type\": \"http_status\", \"url\": \"https://seller.example/{path}\"}}");
+        write(&folder, "test.json", &test);
+        let seen = format!("{path}.json");
+        assert_eq!(check(&folder, &site, "test.json", &["--once", "--evidence-out", &seen]).code, code);
+        let replayed = verifica(folder.path(), &["replay", &seen]);
+        assert_eq!(replayed.code, 0, "{}{}", replayed.out, replayed.err);
+        assert!(replayed.err.contains("no signed verdict"), "{}", replayed.err);
+    }
+}
+
+#[test]
 fn junit_counts_undecided_as_errors() {
     let (folder, site) = (folder(), shop());
     let tests = r#"[{"type": "http_status", "url": "https://seller.example/health"},

@@ -10,5 +10,9 @@ mod support;
 mod ending;
 #[path = "sandbox/hostile.rs"]
 mod hostile;
+#[path = "sandbox/inputs.rs"]
+mod inputs;
+#[path = "sandbox/ordinary.rs"]
+mod ordinary;
 #[path = "sandbox/proof.rs"]
 mod proof;

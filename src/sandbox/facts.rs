@@ -1,11 +1,11 @@
 //! The facts of a run, for its attestation. A field is here only if it was read back from the kernel or shown by a canary;
-//! what was merely asked for is named under `requested` by the hash of its policy and nowhere else.
+//! what was merely asked for is named under `requested` by the hash of its policy and nowhere else. Which protections they
+//! prove is not said here: [`crate::attest::proved`] derives it, for the self-test as for the attestation.
 
-use super::canary::Canary;
 use super::group::Backend;
 use super::plan::{Mode, Plan};
 use super::run::Run;
-use super::{policy, sys};
+use super::sys;
 use crate::probe::exit_0::JobEnd;
 use crate::wire::Sha256;
 use crate::wire::json::canonical_sha256;
@@ -36,7 +36,6 @@ pub fn state(run: &Run<'_>) -> Value {
         json!({"policy": run.job.policy.name, "policy_sha256": run.job.policy.sha256(), "argv_sha256": canonical_sha256(&json!(run.job.argv)), "environment_sha256": canonical_sha256(&json!(run.job.policy.environment)), "stdin_sha256": Sha256::of(b"")}),
     );
     put("kernel", json!({"release": release, "machine": machine, "boot_id": boot_id()}));
-    put("enforcement_backend", json!(backend(run)));
     if let Some(sha256) = run.launcher {
         put("launcher_sha256", json!(sha256));
     }
@@ -63,11 +62,9 @@ pub fn state(run: &Run<'_>) -> Value {
         put("interfaces", json!(proof.interfaces));
     }
     if let Some(witness) = run.witness {
+        put("seccomp_filters_before", json!(witness.filters_before));
         put("rootfs_sha256", json!(canonical_sha256(&json!(witness.mounts))));
         put("witness", json!(witness));
-    }
-    if run.proof.is_some() && run.witness.is_some() {
-        put("capability_proof", capability_proof(run));
     }
     if run.backend != Backend::None {
         put(
@@ -105,55 +102,6 @@ pub fn exit(end: &JobEnd) -> Value {
         JobEnd::ArchiveRefused { path, reason } => json!({"refused": "inputs", "reason": format!("{path}: {reason}")}),
         JobEnd::Unavailable { reason, .. } => json!({"refused": "run", "reason": reason}),
     }
-}
-
-/// Every protection that was shown to be in force, with who saw it. Whoever reads it needs no policy to know what held.
-fn capability_proof(run: &Run<'_>) -> Value {
-    let canaries: &[Canary] = run.proof.map_or(&[], |proof| &proof.canaries);
-    let mut out = Map::new();
-    for (name, _) in policy::PROTECTIONS {
-        let shown: Vec<&str> =
-            canaries.iter().filter(|c| c.protection == *name && c.ok).map(|c| c.id.as_str()).collect();
-        let witnessed = witnessed(run, name);
-        let witness = match (shown.is_empty(), witnessed) {
-            (false, true) => "both",
-            (false, false) => "self",
-            (true, true) => "daemon",
-            (true, false) => continue,
-        };
-        out.insert((*name).to_owned(), json!({"applied": true, "witness": witness, "canaries": shown}));
-    }
-    Value::Object(out)
-}
-
-/// Whether the house itself read it: the look fails as a whole when one of these is not as it must be.
-fn witnessed(run: &Run<'_>, name: &str) -> bool {
-    let Some(witness) = run.witness else { return false };
-    match name {
-        "landlock" | "session" => false,
-        "namespace.user" => witness.namespaces.get("user").is_some_and(|ns| ns.differs),
-        "memory.group" | "memory" => run.plan.memory_by_group || name == "memory",
-        "processes.group" | "processes" => run.plan.processes_by_group || name == "processes",
-        "network" => witness.namespaces.get("net").is_some_and(|ns| ns.differs),
-        "ids" => run.plan.mode != Mode::User,
-        _ => true,
-    }
-}
-
-fn backend(run: &Run<'_>) -> Value {
-    let groups = match run.backend {
-        Backend::V2 => "cgroup2",
-        Backend::Hybrid => "cgroup2+cgroup1",
-        Backend::V1 => "cgroup1",
-        Backend::None => "rlimits",
-    };
-    let mut parts = vec!["landlock", "seccomp", "namespaces"];
-    if run.plan.mode == Mode::RootWithoutUserNamespace {
-        parts.push("without-user-namespace");
-    }
-    parts.push(groups);
-    // What did not come to a proof did not enforce anything.
-    if run.witness.is_none() { json!("none") } else { json!(parts.join("+")) }
 }
 
 fn not_claimed(plan: &Plan, backend: Backend) -> Vec<String> {

@@ -133,7 +133,7 @@ impl JobReport {
     fn refused(refused: &plan::Refused, job: &Job) -> JobReport {
         let end = JobEnd::Unenforced { mechanism: refused.item.clone(), reason: refused.reason.clone() };
         let facts = json!({
-            "schema": "verifica.sandbox-facts/1", "started": false, "enforcement_backend": "none",
+            "schema": "verifica.sandbox-facts/1", "started": false,
             "requested": {"policy": job.policy.name, "policy_sha256": job.policy.sha256()},
             "exit": facts::exit(&end), "survivors": 0, "not_claimed": NOT_CLAIMED,
         });

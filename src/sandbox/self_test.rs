@@ -4,6 +4,7 @@
 use super::policy::PROTECTIONS;
 use super::run::run_here;
 use super::{Job, JobPolicy, JobReport, Slot, sys};
+use crate::attest;
 use crate::probe::exit_0::JobEnd;
 use serde::Serialize;
 use serde_json::Value;
@@ -48,7 +49,7 @@ pub fn self_test(policy: &JobPolicy) -> SelfTest {
 }
 
 fn judge(policy: &JobPolicy, report: JobReport) -> SelfTest {
-    let proved = report.facts.get("capability_proof").and_then(Value::as_object);
+    let proofs = attest::proved(&report.facts);
     let missing = match &report.end {
         JobEnd::Code { code: 0 } => None,
         JobEnd::Unenforced { mechanism, reason } => Some((mechanism.clone(), reason.clone())),
@@ -57,35 +58,38 @@ fn judge(policy: &JobPolicy, report: JobReport) -> SelfTest {
     let items: Vec<Item> = PROTECTIONS
         .iter()
         .map(|(name, mend)| {
-            let found = proved.and_then(|proved| proved.get(*name));
+            let found = proofs.iter().find(|proof| proof.protection.name == *name);
             let blamed = missing.as_ref().filter(|(item, _)| item == name);
             let ok = found.is_some() && blamed.is_none();
             let seen = match (found, blamed) {
                 (_, Some((_, reason))) => reason.clone(),
                 (Some(found), None) => shown(found),
-                (None, None) if proved.is_some() => "not in force here".to_owned(),
+                (None, None) if report.started => "not in force here".to_owned(),
                 (None, None) => "not reached".to_owned(),
             };
             let mend = if ok { String::new() } else { (*mend).to_owned() };
             Item { name: (*name).to_owned(), required: policy.required.contains(*name), ok, seen, mend }
         })
         .collect();
-    let holds = missing.is_none() && items.iter().all(|item| item.ok || !item.required) && report.survivors == 0;
     let missing = missing.or_else(|| {
         let item = items.iter().find(|item| item.required && !item.ok)?;
         Some((item.name.clone(), item.seen.clone()))
     });
+    let holds = missing.is_none() && report.survivors == 0;
     SelfTest { policy: policy.name.clone(), items, holds, missing, facts: report.facts }
 }
 
-fn shown(found: &Value) -> String {
-    let count = found.get("canaries").and_then(Value::as_array).map_or(0, Vec::len);
-    let witness = found.get("witness").and_then(Value::as_str).unwrap_or_default();
-    match (count, witness) {
-        (0, _) => "read back by the house".to_owned(),
-        (count, "both") => format!("{count} canaries, and read back by the house"),
-        (count, _) => format!("{count} canaries"),
+fn shown(found: &attest::Proof) -> String {
+    let mut parts = Vec::new();
+    match found.canaries.len() {
+        0 => {}
+        1 => parts.push("1 canary".to_owned()),
+        count => parts.push(format!("{count} canaries")),
     }
+    if !found.read_back.is_empty() {
+        parts.push(format!("{} read back", found.read_back.join(" ")));
+    }
+    format!("{} by {} (seen by {})", found.protection.mechanism, parts.join(", "), found.witness)
 }
 
 /// Kernel and Landlock version, for a person.

@@ -27,6 +27,9 @@ pub struct Witness {
     pub oom_score_adj: String,
     pub memory_limit: Option<u64>,
     pub process_limit: Option<u64>,
+    /// Filters of the house itself, which its jobs inherit.
+    #[serde(skip)]
+    pub filters_before: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,8 +40,7 @@ pub struct Namespace {
 
 /// Reads and compares. The first thing that is not as it must be is the refusal.
 pub fn look(plan: &Plan, groups: &Groups, pid: i32, launcher: (u64, u64)) -> Result<Witness, Refused> {
-    let own_filters = own_filters();
-    let mut seen = Witness { pid, ..Witness::default() };
+    let mut seen = Witness { pid, filters_before: own_filters(), ..Witness::default() };
     let read = |file: &str| {
         fs::read_to_string(format!("/proc/{pid}/{file}"))
             .map_err(|e| Refused::new("witness", format!("{file} of the job's process: {e}")))
@@ -53,7 +55,7 @@ pub fn look(plan: &Plan, groups: &Groups, pid: i32, launcher: (u64, u64)) -> Res
             }
         }
     }
-    status(plan, &seen, own_filters)?;
+    status(plan, &seen)?;
     namespaces(plan, &mut seen)?;
 
     seen.groups = read("cgroup")?.lines().map(str::to_owned).collect();
@@ -111,7 +113,7 @@ pub fn look(plan: &Plan, groups: &Groups, pid: i32, launcher: (u64, u64)) -> Res
     Ok(seen)
 }
 
-fn status(plan: &Plan, seen: &Witness, own_filters: u64) -> Result<(), Refused> {
+fn status(plan: &Plan, seen: &Witness) -> Result<(), Refused> {
     let line = |name: &str| seen.status.get(name).map(String::as_str).unwrap_or("missing");
     let four = |id: u32| [id.to_string(), id.to_string(), id.to_string(), id.to_string()].join(" ");
     must("ids", "Uid", &line("Uid"), &four(plan.outer_job).as_str())?;
@@ -124,7 +126,7 @@ fn status(plan: &Plan, seen: &Witness, own_filters: u64) -> Result<(), Refused> 
     }
     must("no_new_privs", "NoNewPrivs", &line("NoNewPrivs"), &"1")?;
     must("seccomp", "Seccomp", &line("Seccomp"), &"2")?;
-    let filters = (own_filters + restrict::FILTERS).to_string();
+    let filters = (seen.filters_before + restrict::FILTERS).to_string();
     must("seccomp", "Seccomp_filters", &line("Seccomp_filters"), &filters.as_str())?;
     must("namespace.pid", "pid inside", &line("NSpid").split(' ').next_back(), &Some("2"))?;
     must("determinism", "Cpus_allowed_list", &line("Cpus_allowed_list"), &plan.cpu.to_string().as_str())?;

@@ -17,6 +17,9 @@ pub fn attacker() -> Option<(PathBuf, Vec<u8>)> {
     static BUILT: OnceLock<Option<(PathBuf, Vec<u8>)>> = OnceLock::new();
     BUILT
         .get_or_init(|| {
+            if let Some(path) = std::env::var_os("VERIFICA_TEST_ATTACKER") {
+                return Some((PathBuf::from(&path), std::fs::read(path).expect("attacker")));
+            }
             let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/hostile/attack.c");
             let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("attack-{}", std::process::id()));
             let built = Command::new("cc").args(["-O1", "-o"]).arg(&path).arg(source).status();

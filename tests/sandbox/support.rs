@@ -10,7 +10,10 @@ use verifica::wire::Sha256;
 pub fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     static READY: Once = Once::new();
-    READY.call_once(|| set_launcher(PathBuf::from(env!("CARGO_BIN_EXE_verifica"))));
+    READY.call_once(|| {
+        let path = std::env::var_os("VERIFICA_TEST_LAUNCHER").unwrap_or_else(|| env!("CARGO_BIN_EXE_verifica").into());
+        set_launcher(PathBuf::from(path));
+    });
     ONE.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 

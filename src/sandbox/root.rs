@@ -41,7 +41,7 @@ impl Marks {
 /// Builds the new root and moves into it. Gives the trees that the job may read.
 pub fn build(plan: &Plan) -> Result<Vec<String>, Refused> {
     let fault = |what: &'static str| Refused::io("root", what);
-    sys::mount("none", "/", "none", (libc::MS_REC | libc::MS_PRIVATE) as u64, "").map_err(fault("private mounts"))?;
+    sys::mount("none", "/", "none", libc::MS_REC | libc::MS_PRIVATE, "").map_err(fault("private mounts"))?;
     let (trees, links) = trees(plan)?;
     let devices = DEVICES
         .iter()
@@ -49,7 +49,7 @@ pub fn build(plan: &Plan) -> Result<Vec<String>, Refused> {
         .collect::<Result<Vec<_>, Refused>>()?;
 
     let base = BASES.iter().find(|path| Path::new(path).is_dir()).ok_or_else(|| Refused::new("root", "no /tmp"))?;
-    let quiet = (libc::MS_NOSUID | libc::MS_NODEV) as u64;
+    let quiet = libc::MS_NOSUID | libc::MS_NODEV;
     sys::mount("tmpfs", base, "tmpfs", quiet, "size=1m,nr_inodes=1024,mode=755").map_err(fault("tmpfs"))?;
     std::env::set_current_dir(base).map_err(fault("new root"))?;
 
@@ -85,7 +85,7 @@ pub fn build(plan: &Plan) -> Result<Vec<String>, Refused> {
         .and_then(|()| fs::write("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"))
         .map_err(fault("file in /etc"))?;
 
-    let proc_flags = quiet | libc::MS_NOEXEC as u64;
+    let proc_flags = quiet | libc::MS_NOEXEC;
     let data = if plan.keeps(Step::RestrictedProc) { "subset=pid,hidepid=invisible" } else { "" };
     sys::mount("proc", "proc", "proc", proc_flags, data).map_err(fault("restricted /proc"))?;
     scratch(plan)?;
@@ -110,12 +110,15 @@ pub fn close(plan: &Plan) -> Result<(), Refused> {
 /// Makes a placed input a mount of its own that cannot be written, replaced or removed.
 pub fn freeze(path: &str) -> Result<(), Refused> {
     let fault = |what: &'static str| Refused::io("root", what);
-    sys::mount(path, path, "none", libc::MS_BIND as u64, "").map_err(fault("bind an input"))?;
+    sys::mount(path, path, "none", libc::MS_BIND, "").map_err(fault("bind an input"))?;
     let placed = fs::File::open(path).map_err(fault("open an input"))?;
     sys::set_mount(placed.as_fd(), sys::RDONLY | sys::NOSUID | sys::NODEV, false).map_err(fault("read-only input"))
 }
 
-fn trees(plan: &Plan) -> Result<(Vec<Tree>, Vec<(String, String)>), Refused> {
+/// Links of the root, and where each leads.
+type Links = Vec<(String, String)>;
+
+fn trees(plan: &Plan) -> Result<(Vec<Tree>, Links), Refused> {
     let mut trees = Vec::new();
     let mut links = Vec::new();
     let mut flags = sys::NOSUID | sys::NODEV;
@@ -148,9 +151,9 @@ fn copy(path: &str, flags: u64) -> Result<OwnedFd, Refused> {
 fn scratch(plan: &Plan) -> Result<(), Refused> {
     let fault = |what: &'static str| Refused::io("root", what);
     let policy = &plan.policy;
-    let mut flags = (libc::MS_NOSUID | libc::MS_NODEV) as u64;
+    let mut flags = libc::MS_NOSUID | libc::MS_NODEV;
     if !policy.execute_scratch {
-        flags |= libc::MS_NOEXEC as u64;
+        flags |= libc::MS_NOEXEC;
     }
     let data = if plan.keeps(Step::ScratchLimit) {
         format!("size={},nr_inodes={},mode=755", policy.scratch_bytes, policy.scratch_files)
@@ -163,7 +166,7 @@ fn scratch(plan: &Plan) -> Result<(), Refused> {
         let inside = format!(".scratch/{folder}");
         fs::create_dir(&inside).map_err(fault("scratch"))?;
         fs::set_permissions(&inside, Permissions::from_mode(0o1777)).map_err(fault("scratch"))?;
-        sys::mount(&inside, folder, "none", libc::MS_BIND as u64, "").map_err(fault("scratch"))?;
+        sys::mount(&inside, folder, "none", libc::MS_BIND, "").map_err(fault("scratch"))?;
     }
     sys::detach(".scratch").map_err(fault("scratch"))?;
     fs::remove_dir(".scratch").map_err(fault("scratch"))
@@ -172,7 +175,7 @@ fn scratch(plan: &Plan) -> Result<(), Refused> {
 /// Files that every permission but Landlock would let the job have.
 fn canary_files() -> Result<(), Refused> {
     let fault = |what: &'static str| Refused::io("root", what);
-    let flags = (libc::MS_NOSUID | libc::MS_NODEV) as u64;
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
     sys::mount("canary", ".canary", "tmpfs", flags, "size=64k,nr_inodes=64,mode=755").map_err(fault("canaries"))?;
     for (name, mode) in [("read", 0o444), ("file", 0o666), ("exec", 0o755)] {
         let path = format!(".canary/{name}");

@@ -239,17 +239,9 @@ fn watch(
     let mut listening = stop;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            if seen.stop.is_some() || seen.ended.is_some() || seen.finished_at.is_some() {
-                return;
-            }
-            let why = match (seen.go_at, job.within_s) {
-                (None, _) => Stop::Slow,
-                (Some(_), Some(within)) if within <= job.policy.wall_s => Stop::Within(within),
-                (Some(_), _) => Stop::Wall,
-            };
-            deadline = end_tree(groups, started, seen, why);
-            continue;
+        let due = left.is_zero();
+        if due && (seen.stop.is_some() || seen.ended.is_some() || seen.finished_at.is_some()) {
+            return;
         }
         let gone = -1;
         let fds = [
@@ -260,8 +252,18 @@ fn watch(
             listening.map_or(gone, |fd| fd.as_raw_fd()),
         ];
         // Rounded up: a poll that ends a fraction early would spin.
-        let Ok(ready) = sys::poll(&fds, Some(left.as_millis() as u64 + 1)) else { return };
+        let timeout = if due { 0 } else { left.as_millis() as u64 + 1 };
+        let Ok(ready) = sys::poll(&fds, Some(timeout)) else { return };
         let is = |at: usize| ready.get(at) == Some(&true);
+        // An end that came in time and waits to be read is in time, however late this thread woke.
+        if due && !is(0) {
+            let why = match (seen.go_at, job.within_s) {
+                (None, _) => Stop::Slow,
+                (Some(_), Some(within)) if within <= job.policy.wall_s => Stop::Within(within),
+                (Some(_), _) => Stop::Wall,
+            };
+            deadline = end_tree(groups, started, seen, why);
+        }
         for at in [0, 1] {
             if is(at + 2) && !started.captures[at].read() && seen.stop.is_none() {
                 deadline = end_tree(groups, started, seen, Stop::Output);
@@ -336,10 +338,9 @@ fn last_word(started: &Started, seen: &mut Watched) {
     while sys::poll(&[started.report.as_raw_fd()], Some(0)).is_ok_and(|ready| ready.first() == Some(&true)) {
         match sys::receive(started.report.as_fd(), limits::JOB_NOTE_BYTES_MAX) {
             Ok(got) if !got.bytes.is_empty() => {
-                if let Ok(note) = serde_json::from_slice::<Note>(&got.bytes) {
-                    if !matches!(note, Note::Proof(_)) {
-                        seen.not_started.get_or_insert(note);
-                    }
+                let note = serde_json::from_slice::<Note>(&got.bytes).ok();
+                if let Some(note) = note.filter(|note| !matches!(note, Note::Proof(_))) {
+                    seen.not_started.get_or_insert(note);
                 }
             }
             _ => {

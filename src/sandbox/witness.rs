@@ -49,10 +49,9 @@ pub fn look(plan: &Plan, groups: &Groups, pid: i32, launcher: (u64, u64)) -> Res
     must("witness", "program", &(exe.dev(), exe.ino()), &launcher)?;
 
     for line in read("status")?.lines() {
-        if let Some((name, value)) = line.split_once(':') {
-            if STATUS_LINES.contains(&name) || name == "NSpid" || name == "Cpus_allowed_list" || name == "Umask" {
-                seen.status.insert(name.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "));
-            }
+        let Some((name, value)) = line.split_once(':') else { continue };
+        if STATUS_LINES.contains(&name) || matches!(name, "NSpid" | "Cpus_allowed_list" | "Umask") {
+            seen.status.insert(name.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
     status(plan, &seen)?;
@@ -139,7 +138,8 @@ fn namespaces(plan: &Plan, seen: &mut Witness) -> Result<(), Refused> {
         let fault = |e: std::io::Error| Refused::new(format!("namespace.{name}"), format!("cannot be read: {e}"));
         let (theirs, ours) = (inode(&seen.pid.to_string()).map_err(fault)?, inode("self").map_err(fault)?);
         let differs = theirs != ours;
-        if !differs && !(*name == "user" && plan.mode == Mode::RootWithoutUserNamespace) {
+        let spared = *name == "user" && plan.mode == Mode::RootWithoutUserNamespace;
+        if !differs && !spared {
             return Err(Refused::new(format!("namespace.{name}"), "the job's process shares it with the house"));
         }
         seen.namespaces.insert((*name).to_owned(), Namespace { inode: theirs, differs });

@@ -1,8 +1,11 @@
 //! A run with its whole proof, and the steps left out one at a time.
 
 use super::support::*;
+use verifica::attest::{About, attest};
 use verifica::probe::exit_0::JobEnd;
-use verifica::sandbox::{JobPolicy, Slot, Step, rehearse, self_test};
+use verifica::sandbox::{JobPolicy, JobReport, Slot, Step, rehearse, self_test};
+use verifica::time::Timestamp;
+use verifica::wire::key::SigningKey;
 
 #[test]
 fn a_program_that_does_nothing_runs_under_everything() {
@@ -51,6 +54,48 @@ fn every_step_left_out_is_objected_to_by_name() {
         assert_eq!(report.stdout.bytes, 0);
     }
     assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_run_states_can_be_signed_and_claims_every_protection_required() {
+    let _one = alone();
+    let policy = default_policy();
+    if !able(&policy) {
+        return;
+    }
+    let attested = |report: &JobReport| {
+        let about = About {
+            job: "6f0c1a52-7f0e-4c38-9c1d-0a9f2d7b1c11",
+            at: Timestamp::from_millis(1_790_000_000_123),
+            house: None,
+            by: None,
+            contract: None,
+            contract_sha256: None,
+            policy_name: &policy.name,
+            policy_sha256: policy.sha256(),
+        };
+        attest(&about, &report.facts, &SigningKey::from_seed([7; 32])).expect("attested")
+    };
+    let whole = attested(&go(&job(&["true"])));
+    for required in &policy.required {
+        assert!(whole.claims().contains(&required.as_str()), "{required} is not claimed");
+    }
+    let mut loud = job(&["yes"]);
+    loud.policy = policy.clone();
+    let ends = [
+        go(&loud),
+        go(&shell("exit 3")),
+        go(&shell("kill -9 $$")),
+        go(&job(&["no-such-program"])),
+        rehearse(&job(&["true"]), &Slot::take().expect("slot"), Step::Landlock),
+    ];
+    for report in &ends {
+        let attestation = attested(report);
+        assert_eq!(attestation.claims().is_empty(), report.facts.get("witness").is_none(), "{:?}", report.end);
+    }
+    let mut late = job(&["sleep", "9"]);
+    late.within_s = Some(1);
+    attested(&go(&late));
 }
 
 const STEPS: &[(Step, &str)] = &[

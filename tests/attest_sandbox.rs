@@ -64,9 +64,7 @@ fn what_a_policy_requires_and_the_sandbox_claims_is_proved_by_the_facts() {
             let passed = canary_passed(text("id"), text("before"), text("after"));
             assert_eq!(passed, canary["ok"].as_bool(), "{name}: {canary}");
         }
-        let said = report.facts["capability_proof"].as_object().expect("proof");
-        let unproved: Vec<&String> = said.keys().filter(|item| !claims.contains(&item.as_str())).collect();
-        assert!(unproved.is_empty(), "{name}: the sandbox claims {unproved:?}: {}", report.facts);
+        assert!(report.facts.get("capability_proof").is_none(), "claims are derived, never stated");
         let names: Vec<&Value> =
             attestation.doc()["inputs"].as_array().expect("inputs").iter().map(|i| &i["path"]).collect();
         assert_eq!(names, ["a"]);

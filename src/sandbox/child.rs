@@ -292,11 +292,11 @@ fn determinism(plan: &Plan, canaries: &mut Vec<Canary>) -> Result<(), Refused> {
     }
     let (want, seen) = (HOST_NAME.to_owned(), sys::host_name());
     let ok = want == seen;
-    canaries.push(Canary::fact("hostname", "namespace.uts", want, seen, ok));
+    canaries.push(Canary::fact("determinism.hostname", "namespace.uts", want, seen, ok));
     if plan.policy.fixed_addresses {
         let seen = sys::personality(u32::MAX).map_err(fault("personality"))?;
         let ok = seen & libc::ADDR_NO_RANDOMIZE as u32 != 0;
-        canaries.push(Canary::fact("fixed_addresses", "determinism", String::new(), format!("{seen:#x}"), ok));
+        canaries.push(Canary::fact("determinism.addresses", "determinism", String::new(), format!("{seen:#x}"), ok));
     }
     Ok(())
 }

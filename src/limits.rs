@@ -324,3 +324,7 @@ pub const JOB_SLOTS_MAX: u32 = 4_096;
 pub const INTERPRETER_DEPTH_MAX: usize = 4;
 /// Bytes of the first line of a script.
 pub const INTERPRETER_LINE_MAX: usize = 256;
+
+// ---- Looking after a house ---------------------------------------------------------------------------------------
+/// A certificate that ends sooner is worth a warning.
+pub const CERTIFICATE_WARN_DAYS: i64 = 14;

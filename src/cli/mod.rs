@@ -7,6 +7,7 @@ mod agent;
 mod check;
 mod demo;
 mod diagnose;
+mod doctor;
 mod generate;
 mod handover;
 mod init;
@@ -14,6 +15,7 @@ mod json_source;
 mod keyfile;
 mod libro;
 mod output;
+mod policy;
 mod replay;
 mod serve;
 mod settings;
@@ -80,6 +82,11 @@ enum Command {
     /// Deal and pay: quotes, escrows, payments and accounts
     #[command(subcommand)]
     Libro(libro::Command),
+    /// Show what jobs may do, or check a file of rules
+    #[command(subcommand)]
+    Policy(policy::Command),
+    /// Look at this machine and this house: what holds, what was measured, how to mend the rest (network)
+    Doctor(doctor::Args),
     /// Say what this build is and what this machine offers
     Version,
     /// Write completions or manual pages
@@ -136,6 +143,8 @@ fn dispatch(cli: Cli, out: &Out) -> Result<Exit, Failure> {
         Command::Verify(args) => verify::run(&args, out),
         Command::Agent(command) => agent::run(&command, out),
         Command::Libro(command) => libro::run(&command, config, out),
+        Command::Policy(command) => policy::run(&command, out),
+        Command::Doctor(args) => doctor::run(&args, config, out),
         Command::Version => version::run(out),
         Command::Generate(command) => generate::run(&command, Cli::command(), out),
     }

@@ -1,5 +1,5 @@
 //! Attestations: what is claimed follows from what was read back, and nothing that was changed, forged or contradictory
-//! passes, whoever signed it.
+//! passes, whoever signed it (V63).
 
 #[path = "attest/facts.rs"]
 mod facts;

@@ -171,7 +171,7 @@ fn run_table(file: &str, text: &str) {
     assert!(wrong.is_empty(), "{} of {} cases are wrong:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// What holds of every result, whatever the test.
+/// What holds of every result, whatever the test (V8).
 fn check_shape(file: &str, n: usize, result: &TestResult) {
     let reason = &result.reason;
     assert!(!reason.is_empty() && !reason.ends_with('.') && reason.chars().count() < 900, "{file} {n}: {reason:?}");
@@ -253,6 +253,7 @@ fn jobs_have_bounds_at_the_limit() {
     assert!(acceptable(path(limits::INPUT_PATH_BYTES_MAX + 1)).is_err());
 }
 
+/// V5, V44 and V82.
 #[test]
 fn runs_of_a_job_are_judged_together() {
     let able = Capabilities::with_jobs(60);
@@ -301,6 +302,7 @@ fn runs_of_a_job_are_judged_together() {
     assert!(results[0].unenforced() && results[0].reason.contains("no landlock"), "{:?}", results[0]);
 }
 
+/// V11 and V12.
 #[test]
 fn acceptance_names_the_test_and_the_rule() {
     let good = json!({"type": "http_status", "url": "https://s.example/"});
@@ -439,6 +441,7 @@ fn a_url_that_was_not_observed_is_our_fault() {
     assert_eq!(answer(&results[0]), "undecided ours");
 }
 
+/// V60.
 #[test]
 fn evidence_tells_what_was_seen() {
     let tests = json!([
@@ -467,6 +470,7 @@ fn evidence_tells_what_was_seen() {
     assert!(field.get("indeciso").is_none());
 }
 
+/// V2.
 #[test]
 fn the_joint_answer_is_undecided_then_fail_then_pass() {
     let result = |outcome| TestResult {
@@ -514,6 +518,7 @@ fn take(suite: &Suite, at: i64, world: &World) -> Taken {
     Taken { look, seen }
 }
 
+/// V5 and V80.
 #[test]
 fn two_looks_agree_or_nothing_is_decided() {
     let suite = suite(&json!([

@@ -64,6 +64,9 @@ const IMPURE: &[(&str, &str)] = &[
 
 const FILE_LINES_MAX: usize = 800;
 
+/// The numbered rules of verification that every build must prove, first and last of each run of numbers.
+const RULES: &[(u8, u8)] = &[(1, 8), (10, 12), (20, 27), (30, 45), (60, 63), (70, 82), (86, 86)];
+
 struct Source {
     path: PathBuf,
     room: String,
@@ -72,6 +75,7 @@ struct Source {
     code: String,
 }
 
+/// V7 with it: what judges has no clock to ask.
 #[test]
 fn pure_rooms_are_pure() {
     let mut faults = Vec::new();
@@ -203,8 +207,46 @@ fn every_limit_is_used_and_every_room_is_on_the_map() {
     assert!(unmapped.is_empty(), "rooms that src/lib.rs does not describe: {unmapped:?}");
 }
 
+/// A rule that no test names is a promise that nobody keeps.
+#[test]
+fn every_rule_of_verification_is_cited_by_a_test() {
+    let mut cited: BTreeMap<u8, PathBuf> = BTreeMap::new();
+    let mut cite = |text: &str, path: &Path| {
+        for rule in rules_named(text) {
+            cited.entry(rule).or_insert_with(|| path.to_owned());
+        }
+    };
+    for path in files_under(&root().join("tests"), "rs") {
+        cite(&comments_of(&fs::read_to_string(&path).expect("readable test")), &path);
+    }
+    for path in files_under(&root().join("fixtures/tests"), "json") {
+        let cases = fs::read_to_string(&path).expect("readable cases");
+        let cases: Vec<serde_json::Value> = serde_json::from_str(&cases).expect("a list of cases");
+        cases.iter().filter_map(|case| case["rule"].as_str()).for_each(|rule| cite(rule, &path));
+    }
+    for source in sources() {
+        let whole = source.path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("tests.rs"));
+        let from = if whole { Some(0) } else { source.text.find("#[cfg(test)]\nmod tests {") };
+        if let Some(tests) = from.and_then(|from| source.text.get(from..)) {
+            cite(&comments_of(tests), &source.path);
+        }
+    }
+    let missing: Vec<String> = RULES
+        .iter()
+        .flat_map(|(first, last)| *first..=*last)
+        .filter(|rule| !cited.contains_key(rule))
+        .map(|rule| format!("V{rule}"))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "no test names these rules; write one that fails without the rule, and cite it: {missing:?}"
+    );
+}
+
 #[test]
 fn the_strippers_see_what_they_should() {
+    assert_eq!(rules_named("V1, (V20 to V22) V9x xV4 IpAddr::V6 V100 V"), [1, 20, 21, 22]);
+    assert_eq!(rules_named(&comments_of("let a = V1; // V2\n/// V3: why\nlet b = \"V4\";")), [2, 3]);
     let code = strip(
         "let a = \"unsafe // no\"; // unsafe\nlet b = r#\"unsafe\"#; /* unsafe /* x */ */ let c = '\"'; fn f<'a>() {}",
     );
@@ -213,6 +255,45 @@ fn the_strippers_see_what_they_should() {
     assert_eq!(rooms_named("use crate::{wire::Sha256, mail};"), ["wire", "mail"]);
     assert_eq!(rooms_named("crate::libro::operate(crate::time::now)"), ["libro", "time"]);
     assert!(mentions("a unsafe b", "unsafe") && !mentions("a unsafely b", "unsafe"));
+}
+
+/// The rules that a text names; `V20 to V22` names three.
+fn rules_named(text: &str) -> Vec<u8> {
+    let words: Vec<&str> =
+        text.split(|c: char| !(c.is_alphanumeric() || c == ':' || c == '_')).filter(|w| !w.is_empty()).collect();
+    let rule = |word: &str| word.trim_end_matches(':').strip_prefix('V')?.parse::<u8>().ok().filter(|rule| *rule < 100);
+    let mut named = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let Some(first) = rule(word) else { continue };
+        let last = match words.get(at + 1..at + 3) {
+            Some(["to", last]) => rule(last).unwrap_or(first),
+            _ => first,
+        };
+        named.extend(first..=last.max(first));
+    }
+    named.dedup();
+    named
+}
+
+/// The comments of a source, which is where tests cite.
+fn comments_of(text: &str) -> String {
+    text.lines().filter_map(|line| line.find("//").map(|at| &line[at..])).collect::<Vec<_>>().join("\n")
+}
+
+fn files_under(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("readable folder") {
+            let path = entry.expect("entry").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.extension().is_some_and(|found| found == extension) => files.push(path),
+                false => {}
+            }
+        }
+    }
+    files.sort();
+    files
 }
 
 fn root() -> PathBuf {

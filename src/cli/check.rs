@@ -351,3 +351,36 @@ impl Report<'_> {
 fn evidence_hash(text: &str) -> Result<Sha256, String> {
     Sha256::parse(text).ok_or_else(|| "64 hex digits".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::observation::Cause;
+    use crate::probe::result::{Evidence, Outcome as End, UNENFORCED};
+
+    /// V81: a sandbox that cannot be enforced is told before any other doubt, and before a failure; it is no code for a
+    /// test that was decided.
+    #[test]
+    fn a_missing_sandbox_beats_every_other_code() {
+        let result = |outcome, unenforced: bool| {
+            let mut evidence = Evidence::new();
+            if unenforced {
+                evidence.insert(UNENFORCED.to_owned(), Value::Bool(true));
+            }
+            TestResult { outcome, test_type: "exit_0".to_owned(), name: None, reason: "why".to_owned(), evidence }
+        };
+        let (pass, fail) = (result(End::Pass, false), result(End::Fail, false));
+        let doubt = |cause| result(End::Undecided(cause), false);
+        let missing = result(End::Undecided(Cause::Host), true);
+        for others in [vec![], vec![pass.clone()], vec![fail.clone()], vec![doubt(Cause::Edge), doubt(Cause::Ours)]] {
+            let first: Vec<TestResult> = std::iter::once(missing.clone()).chain(others.clone()).collect();
+            let last: Vec<TestResult> = others.into_iter().chain([missing.clone()]).collect();
+            assert_eq!((exit(&first), exit(&last)), (Exit::Unenforced, Exit::Unenforced), "{first:?}");
+        }
+        assert_eq!(exit(&[doubt(Cause::Host), fail.clone()]), Exit::Undecided);
+        assert_eq!(exit(&[fail, pass.clone()]), Exit::Fail);
+        assert_eq!(exit(&[pass]), Exit::Ok);
+        assert_eq!(exit(&[]), Exit::Undecided);
+        assert_eq!(exit(&[result(End::Fail, true)]), Exit::Fail);
+    }
+}

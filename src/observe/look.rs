@@ -32,13 +32,17 @@ pub async fn look(
     let at = clock.now();
     let seen = Arc::new(fetcher.look(&suite.fetches(timeout_ms)).await);
     let (judged, judging, delivery) = (suite.clone(), seen.clone(), delivery.clone());
-    let results = tokio::task::spawn_blocking(move || judged.judge(&judging, &delivery)).await;
-    let results = results.unwrap_or_else(|fault| {
-        tracing::error!(event = "judge_failed", error = %fault);
-        suite.tests().iter().map(|test| not_judged(test.test_type.clone(), test.name.clone())).collect()
-    });
+    let results = results(suite, move || judged.judge(&judging, &delivery)).await;
     let look = Look::new(at, results, &seen);
     Looked { look, seen: Arc::unwrap_or_clone(seen) }
+}
+
+/// What `judge` answers, or that it failed, for every test of the suite.
+async fn results(suite: &Suite, judge: impl FnOnce() -> Vec<TestResult> + Send + 'static) -> Vec<TestResult> {
+    tokio::task::spawn_blocking(judge).await.unwrap_or_else(|fault| {
+        tracing::error!(event = "judge_failed", error = %fault);
+        suite.tests().iter().map(|test| not_judged(test.test_type.clone(), test.name.clone())).collect()
+    })
 }
 
 fn not_judged(test_type: String, name: Option<String>) -> TestResult {
@@ -48,5 +52,28 @@ fn not_judged(test_type: String, name: Option<String>) -> TestResult {
         name,
         reason: "a fault of this program kept it from judging; nothing was decided".to_owned(),
         evidence: Evidence::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::plan::Capabilities;
+    use crate::probe::url::UrlPolicy;
+    use crate::verdict::{Verdict, joint};
+
+    /// V1: a judge that panics decides nothing, and says that the fault is ours.
+    #[tokio::test]
+    async fn a_panic_while_judging_is_our_fault() {
+        let tests = serde_json::json!([
+            {"type": "http_status", "url": "https://s.example/", "name": "up"},
+            {"type": "http_status", "url": "http://s.example/"},
+        ]);
+        let suite = Suite::from_tests(&tests, &UrlPolicy::default(), &Capabilities::network());
+        let told = results(&suite, || panic!("on purpose")).await;
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|result| result.outcome == Outcome::Undecided(Cause::Ours)), "{told:?}");
+        assert_eq!(told.first().and_then(|result| result.name.as_deref()), Some("up"));
+        assert_eq!(joint(&told).verdict, Verdict::Undecided);
     }
 }

@@ -130,6 +130,7 @@ fn check_answers_as_the_protocol_carries_it() {
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("pass\n", ""));
 }
 
+/// V5: as a person meets it.
 #[test]
 fn two_looks_must_agree() {
     let folder = folder();
@@ -156,6 +157,7 @@ fn quick_policy() -> String {
         .replace("value = \"2s\"", "value = \"20ms\"")
 }
 
+/// V61: with no network, and to the byte.
 #[test]
 fn evidence_replays_and_a_changed_byte_shows() {
     let (folder, site) = (folder(), shop());
@@ -269,6 +271,7 @@ fn junit_counts_undecided_as_errors() {
     assert!(xml.contains("name=\"a &lt;b&gt;\""), "{xml}");
 }
 
+/// V76: code 2, with all diagnostics at once.
 #[test]
 fn a_file_that_does_not_parse_gets_all_its_faults() {
     let folder = folder();

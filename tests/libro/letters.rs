@@ -238,6 +238,7 @@ fn a_verdict_is_kept_for_both_outcomes_and_must_agree_with_its_operation() {
     }
 }
 
+/// V12: `verify` has a delivered contract looked at, and with `verify_on` a held one.
 #[test]
 fn a_contract_is_looked_at_from_its_delivery_or_from_its_acceptance_where_it_says_so() {
     let mut world = World::new();

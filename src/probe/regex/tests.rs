@@ -383,6 +383,46 @@ fn work_is_counted_and_bounded() {
     assert!(high > 4_000 * 15, "{high}");
 }
 
+/// The least budget that suffices, found by doubling and halving.
+fn steps(pattern: &str, window: &str) -> u64 {
+    let pattern = parsed(pattern, "");
+    let spent = |steps: u64| pattern.evaluate_within(window.as_bytes(), false, steps, 0) == Answer::OverBudget;
+    let mut high = 1;
+    while spent(high) {
+        high *= 2;
+    }
+    let mut low = high / 2;
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if spent(middle) { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// V40: twice the text is twice the work, and twice the pattern is twice the work, whatever the pattern; no vicious
+/// pattern of a backtracking engine is one here.
+#[test]
+fn work_grows_with_the_text_and_with_the_pattern_and_no_faster() {
+    for (unit, tail) in [
+        ("a*", "!"),
+        ("a?", "a!"),
+        ("[^x]*y", "!"),
+        (r"\w{5}", "!"),
+        ("(?=a*!)", "b"),
+        ("(?<=a*)a", "b"),
+        ("(?:ab|a)", "!"),
+        (r"\ba*", r"\B!"),
+        ("(?!a*b)a", "!"),
+    ] {
+        let pattern = |times: usize| format!("{}{tail}", unit.repeat(times));
+        let (short, long) = ("a".repeat(300), "a".repeat(600));
+        let (one, two) = (steps(&pattern(4), &short), steps(&pattern(4), &long));
+        assert!(two <= 2 * one + 1_000, "{unit}: {one} steps, then {two} for twice the text");
+        let wide = steps(&pattern(8), &short);
+        assert!(wide <= 3 * one + 1_000, "{unit}: {one} steps, then {wide} for twice the pattern");
+    }
+}
+
 #[test]
 fn the_version_is_named() {
     assert_eq!(Pattern::unicode_version(), "16.0.0");

@@ -73,14 +73,17 @@ fn launch() -> Result<(), Refused> {
         }
         Forked::Parent { pid, pidfd } => {
             drop((report, stdout, stderr, inputs, gate, life));
-            let mapped = admit(&plan, pid);
-            if mapped.is_ok() {
+            // Moving into groups of version 1 waits for the whole kernel; meanwhile the init builds the root.
+            let admitted = map_ids(&plan, pid)
+                .and_then(|()| sys::write(release.as_fd(), IDS_IN_PLACE).map_err(fault("gate")))
+                .and_then(|()| join_groups(&plan, pid));
+            if admitted.is_ok() {
                 drop(release);
             }
-            let ended = supervise(pid, &pidfd, mapped.is_err());
+            let ended = supervise(pid, &pidfd, admitted.is_err());
             drop(held);
             tidy(&plan);
-            mapped.and(ended)
+            admitted.and(ended)
         }
     }
 }
@@ -92,7 +95,7 @@ struct Ends {
     stderr: OwnedFd,
     /// Ends when the launcher's first process does.
     life: OwnedFd,
-    /// Ends when ids and groups are in place.
+    /// Says when ids are in place, and ends when groups are.
     gate: OwnedFd,
 }
 
@@ -113,8 +116,8 @@ fn flags(plan: &Plan) -> u64 {
         .fold(0, |flags, (_, flag)| flags | flag)
 }
 
-/// Ids and groups of the init, which waits until they are in place.
-fn admit(plan: &Plan, pid: i32) -> Result<(), Refused> {
+/// Ids of the init, which waits until they are in place.
+fn map_ids(plan: &Plan, pid: i32) -> Result<(), Refused> {
     let at = |name: &str| format!("/proc/{pid}/{name}");
     let write = |name: &str, text: String| {
         fs::write(at(name), text).map_err(|e| Refused::new("namespace.user", format!("{name}: {e}")))
@@ -133,6 +136,11 @@ fn admit(plan: &Plan, pid: i32) -> Result<(), Refused> {
             write("gid_map", format!("{inner} {} 1\n", plan.outer_gid))?;
         }
     }
+    Ok(())
+}
+
+/// Groups of the init, which places nothing and starts nobody before.
+fn join_groups(plan: &Plan, pid: i32) -> Result<(), Refused> {
     for group in plan.joins.iter().filter(|_| plan.keeps(Step::JoinGroups)) {
         fs::write(group.join("cgroup.procs"), pid.to_string())
             .map_err(|e| Refused::new("memory.group", format!("{}: {e}", group.display())))?;
@@ -171,9 +179,9 @@ fn tidy(plan: &Plan) {
 
 fn init(plan: &Plan, ends: Ends, files: Vec<OwnedFd>, outer_mounts: u64) -> Result<(), Note> {
     let refused = |item: &'static str, what: &'static str| move |e| Note::Refused(Refused::io(item, what)(e));
-    let mut end = [0u8; 1];
-    File::from(ends.gate).read(&mut end).map_err(refused("launcher", "gate"))?;
-    if sys::poll(&[ends.life.as_raw_fd()], Some(0)).is_ok_and(|ready| ready.first() == Some(&true)) {
+    let mut gate = File::from(ends.gate);
+    let mut word = [0u8; 1];
+    if gate.read(&mut word).map_err(refused("launcher", "gate"))? == 0 {
         return Ok(());
     }
     if sys::session().1 != 1 {
@@ -191,14 +199,19 @@ fn init(plan: &Plan, ends: Ends, files: Vec<OwnedFd>, outer_mounts: u64) -> Resu
         Mode::Root | Mode::RootWithoutUserNamespace => sys::drop_groups().map_err(refused("ids", "setgroups"))?,
         Mode::User => {}
     }
-    if plan.keeps(Step::CgroupNamespace) {
-        sys::unshare(libc::CLONE_NEWCGROUP as u64).map_err(refused("namespace.cgroup", "unshare"))?;
-    }
     sys::umask(0o022);
     let marks = root::marks();
     let before = marks.before();
     let trees = root::build(plan).map_err(Note::Refused)?;
     let left = marks.left().into_iter().map(str::to_owned).collect();
+    // The rest is counted: what is placed, and whoever is started.
+    let _ = gate.read(&mut word).map_err(refused("launcher", "gate"))?;
+    if sys::poll(&[ends.life.as_raw_fd()], Some(0)).is_ok_and(|ready| ready.first() == Some(&true)) {
+        return Ok(());
+    }
+    if plan.keeps(Step::CgroupNamespace) {
+        sys::unshare(libc::CLONE_NEWCGROUP as u64).map_err(refused("namespace.cgroup", "unshare"))?;
+    }
     let inputs = inputs::place(plan, files)?;
     root::close(plan).map_err(Note::Refused)?;
 
@@ -248,5 +261,6 @@ fn namespace(name: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(name)).map_or(0, |found| found.ino())
 }
 
+const IDS_IN_PLACE: &[u8] = b"i";
 /// Above the numbers that descriptors are placed at.
 const HANDED_LOW: RawFd = 64;

@@ -520,7 +520,7 @@ async fn observations_pins_cards_and_events_are_kept() {
 /// Keeps the writer busy until the returned sender is used.
 async fn busy(store: &Store) -> (std::sync::mpsc::Sender<()>, tokio::task::JoinHandle<Result<(), Denied>>) {
     let (release, released) = std::sync::mpsc::channel();
-    let released = std::sync::Mutex::new(released);
+    let released = std::sync::Mutex::new(Some(released));
     let (started, begun) = tokio::sync::oneshot::channel();
     let started = std::sync::Mutex::new(Some(started));
     let store = store.clone();
@@ -528,7 +528,10 @@ async fn busy(store: &Store) -> (std::sync::mpsc::Sender<()>, tokio::task::JoinH
         store
             .transact(move |_| {
                 started.lock().expect("lock").take().map(|started| started.send(()));
-                released.lock().expect("lock").recv().expect("released");
+                // It may run again with its batch, and then has nothing to wait for.
+                if let Some(released) = released.lock().expect("lock").take() {
+                    released.recv().expect("released");
+                }
                 Ok(Decision::nothing(()))
             })
             .await

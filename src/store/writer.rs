@@ -45,6 +45,7 @@ pub struct Writer {
     conn: Connection,
     messages: mpsc::Receiver<Message>,
     poison: watch::Sender<Option<String>>,
+    closing: Closing,
     /// The log length at which waiting for readers is tried next.
     restart_at: i64,
     /// Held until the connection is closed, so that a successor cannot open in between. The last field drops last.
@@ -71,36 +72,28 @@ impl Writer {
         poison: watch::Sender<Option<String>>,
         lock: File,
     ) -> Self {
-        Writer { conn, messages, poison, restart_at: limits::STORE_WAL_STUCK_PAGES, _lock: lock }
+        Writer { conn, messages, poison, closing: None, restart_at: limits::STORE_WAL_STUCK_PAGES, _lock: lock }
     }
 
     /// Serves until the store is closed or its last handle is dropped.
     pub fn serve(mut self) {
-        let mut closing = None;
-        while let Some(first) = self.messages.blocking_recv() {
-            let mut batch = VecDeque::new();
-            let mut next = Some(first);
-            while let Some(message) = next {
-                match message {
-                    Message::Run(command) => batch.push_back(command),
-                    Message::Close(done) => {
-                        self.messages.close();
-                        closing = Some(done);
-                    }
-                }
-                next = if batch.len() < limits::STORE_BATCH_MAX { self.messages.try_recv().ok() } else { None };
+        while let Some(message) = self.messages.blocking_recv() {
+            if let Some(command) = accept(message, &mut self.messages, &mut self.closing) {
+                self.run(command);
+                self.checkpoint();
             }
-            self.run(batch);
-            self.checkpoint();
         }
         let outcome = self.last_checkpoint();
+        let closing = self.closing.take();
         drop(self);
         if let Some(done) = closing {
             let _ = done.send(outcome);
         }
     }
 
-    fn run(&mut self, mut waiting: VecDeque<Box<dyn Command>>) {
+    /// Runs this command and those that come while it runs.
+    fn run(&mut self, first: Box<dyn Command>) {
+        let mut waiting = VecDeque::from([first]);
         let mut careful = false;
         while !waiting.is_empty() {
             if self.poison.borrow().is_some() {
@@ -131,32 +124,35 @@ impl Writer {
         }
     }
 
-    /// Moves commands from `waiting` to `ran`. When it stops, nothing of what `ran` did is kept.
+    /// Moves commands from `waiting` to `ran`, and takes in what comes meanwhile: nobody waits for a flush that could
+    /// have been shared. When it stops, nothing of what `ran` did is kept.
     fn transaction(
-        &self,
+        &mut self,
         waiting: &mut VecDeque<Box<dyn Command>>,
         ran: &mut Vec<Box<dyn Command>>,
         careful: bool,
     ) -> Result<(), Stop> {
-        let rows = Rows::new(&self.conn);
+        let Writer { conn, messages, closing, .. } = self;
+        let rows = Rows::new(conn);
         if let Err(fault) = rows.exec(sql::BEGIN, []) {
             ran.extend(waiting.drain(..));
             return Err(Stop::Fault(fault));
         }
-        while let Some(mut command) = waiting.pop_front() {
+        loop {
+            let Some(mut command) = waiting.pop_front().or_else(|| next(messages, closing, ran.len())) else { break };
             if command.abandoned() {
                 continue;
             }
-            let before = self.conn.total_changes();
+            let before = conn.total_changes();
             let marked = if careful { rows.exec(sql::SAVEPOINT, []).map(drop) } else { Ok(()) };
-            let kept = marked.is_ok() && self.run_one(&mut command, &rows);
+            let kept = marked.is_ok() && run_one(&mut command, &rows);
             let fault = command.fault();
             ran.push(command);
             marked?;
             if let Some(fault @ StoreError::Io(_)) = fault {
                 return Err(Stop::Fault(fault));
             }
-            if self.conn.is_autocommit() {
+            if conn.is_autocommit() {
                 return Err(Stop::Fault(
                     fault.unwrap_or_else(|| StoreError::Io("the transaction vanished".to_owned())),
                 ));
@@ -166,7 +162,7 @@ impl Writer {
                     rows.exec(sql::UNDO, []).map_err(StoreError::fatal)?;
                 }
                 rows.exec(sql::RELEASE, []).map_err(StoreError::fatal)?;
-            } else if !kept && self.conn.total_changes() != before {
+            } else if !kept && conn.total_changes() != before {
                 return Err(Stop::HalfDone);
             }
         }
@@ -175,15 +171,6 @@ impl Writer {
             fault => fault.fatal(),
         })?;
         Ok(())
-    }
-
-    fn run_one(&self, command: &mut Box<dyn Command>, rows: &Rows<'_>) -> bool {
-        // A fault that a panicking neighbour met is not this command's.
-        rows.take_fault();
-        catch_unwind(AssertUnwindSafe(|| command.run(rows))).unwrap_or_else(|_| {
-            command.fail(StoreError::Bug("a rule panicked".to_owned()));
-            false
-        })
     }
 
     /// Makes sure that nothing of a failed transaction is left open.
@@ -247,3 +234,40 @@ impl Writer {
         Ok(pages.unwrap_or((0, 0)))
     }
 }
+
+fn run_one(command: &mut Box<dyn Command>, rows: &Rows<'_>) -> bool {
+    // A fault that a panicking neighbour met is not this command's.
+    rows.take_fault();
+    catch_unwind(AssertUnwindSafe(|| command.run(rows))).unwrap_or_else(|_| {
+        command.fail(StoreError::Bug("a rule panicked".to_owned()));
+        false
+    })
+}
+
+/// A command that is already waiting, while the batch has room.
+fn next(messages: &mut mpsc::Receiver<Message>, closing: &mut Closing, batch: usize) -> Option<Box<dyn Command>> {
+    if batch >= limits::STORE_BATCH_MAX {
+        return None;
+    }
+    loop {
+        let message = messages.try_recv().ok()?;
+        let command = accept(message, messages, closing);
+        if command.is_some() {
+            return command;
+        }
+    }
+}
+
+fn accept(message: Message, messages: &mut mpsc::Receiver<Message>, closing: &mut Closing) -> Option<Box<dyn Command>> {
+    match message {
+        Message::Run(command) => Some(command),
+        Message::Close(done) => {
+            messages.close();
+            *closing = Some(done);
+            None
+        }
+    }
+}
+
+/// Who waits for the store to be closed.
+type Closing = Option<oneshot::Sender<Result<(), StoreError>>>;

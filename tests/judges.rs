@@ -597,8 +597,14 @@ fn evidence_file(tests: &Value, worlds: &[World], inline: bool) -> (Value, BTree
     let taken: Vec<Taken> = worlds.iter().enumerate().map(|(n, w)| take(&suite, n as i64 * 2_000, w)).collect();
     let (delivery, urls, capabilities, policy) =
         (Delivery::default(), UrlPolicy::default(), Capabilities::network(), policy());
-    let case =
-        Case { tests: suite.source(), delivery: &delivery, urls: &urls, capabilities: &capabilities, policy: &policy };
+    let case = Case {
+        tests: suite.source(),
+        delivery: &delivery,
+        urls: &urls,
+        capabilities: &capabilities,
+        policy: &policy,
+        accepted: false,
+    };
     let runs = BTreeMap::new();
     let records: Vec<LookRecord<'_>> =
         taken.iter().map(|t| LookRecord { look: &t.look, seen: inline.then_some(&t.seen), runs: &runs }).collect();

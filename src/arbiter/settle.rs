@@ -319,6 +319,7 @@ impl Judged<'_> {
             urls: &self.urls,
             capabilities: self.capabilities,
             policy: &self.policy,
+            accepted: true,
         }
     }
 

@@ -105,7 +105,8 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
         addresses: crate::probe::address::AddressRule { allow_private: args.allow_private, ..urls.addresses },
     };
     let capabilities = settings::capabilities();
-    let suite = Arc::new(Suite::from_part(spec.file.tests.root(), &urls, &capabilities));
+    let suite = Suite::from_part(spec.file.tests.root(), &urls, &capabilities);
+    let suite = Arc::new(if spec.accepted { suite.accepted() } else { suite });
     let started = Instant::now();
     let looks = match &args.offline {
         Some(path) => offline(path, &suite, &mut spec, out)?,
@@ -132,6 +133,7 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
         urls: &urls,
         capabilities: &capabilities,
         policy: &policy.stated(),
+        accepted: spec.accepted,
     };
     let evidence = keep_evidence(args, &case, &outcome)?;
     let seen = outcome.looks.last().map(|looked| looked.seen.clone()).unwrap_or_default();

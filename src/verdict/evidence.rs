@@ -27,6 +27,10 @@ pub struct Case<'a> {
     pub urls: &'a UrlPolicy,
     pub capabilities: &'a Capabilities,
     pub policy: &'a Policy,
+    /// A house had accepted these tests: what is malformed today fails nobody (see [`Suite::accepted`]).
+    ///
+    /// [`Suite::accepted`]: crate::probe::plan::Suite::accepted
+    pub accepted: bool,
 }
 
 /// One look with what it saw.
@@ -133,6 +137,7 @@ impl Case<'_> {
             "rules": RULES,
             "policy": self.policy,
             "tests": self.tests,
+            "accepted": self.accepted,
             "delivery": self.delivery,
             "urls": { "allow_networks": networks, "allow_private": self.urls.addresses.allow_private },
             "capabilities": {
@@ -183,6 +188,7 @@ pub(super) struct Stated {
     pub delivery: Delivery,
     pub urls: UrlPolicy,
     pub capabilities: Capabilities,
+    pub accepted: bool,
 }
 
 impl Stated {
@@ -205,6 +211,7 @@ impl Stated {
             .map(|name| TestType::from_name(name).ok_or_else(|| format!("capabilities name an unknown type: {name}")))
             .collect::<Result<_, _>>()?;
         Ok(Stated {
+            accepted: evidence.get("accepted").and_then(Value::as_bool).unwrap_or(false),
             tests,
             delivery,
             urls: UrlPolicy { addresses: AddressRule { allow, allow_private: urls.allow_private } },

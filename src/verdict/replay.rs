@@ -49,6 +49,7 @@ pub fn replay_with(evidence: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) 
     let rules: String = part(evidence, "rules")?;
     let suite = Suite::from_text(&stated.tests, &stated.urls, &stated.capabilities)
         .map_err(|fault| format!("the tests of the evidence file cannot be read: {fault}"))?;
+    let suite = if stated.accepted { suite.accepted() } else { suite };
     let recorded = evidence.get("looks").and_then(Value::as_array).ok_or("the evidence file has no looks")?;
     let mut differences = Vec::new();
     let mut looks: Vec<Look> = Vec::new();

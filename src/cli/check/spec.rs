@@ -22,6 +22,8 @@ pub struct Spec {
     pub sha256: Sha256,
     /// The quote or contract around the tests.
     pub deal: Option<Value>,
+    /// The file is a contract: a house has accepted its tests.
+    pub accepted: bool,
 }
 
 impl Spec {
@@ -39,7 +41,8 @@ impl Spec {
             FileKind::Agreement => declared(source.value.get("terms"), "/terms"),
         };
         let deal = (file.kind == FileKind::Agreement).then(|| source.value.clone());
-        Ok(Spec { path: shown, sha256: Sha256::of(bytes), text, source, file, pointer, deal })
+        let accepted = deal.as_ref().is_some_and(|deal| deal.get("history").is_some_and(Value::is_array));
+        Ok(Spec { path: shown, sha256: Sha256::of(bytes), text, source, file, pointer, deal, accepted })
     }
 
     /// The tests as values, one or many.

@@ -78,19 +78,22 @@ pub struct LibroSection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArbiterSection {
     pub enabled: bool,
+    /// The name of a policy of this program, or the path of a file with one.
     pub policy: String,
+    /// What the file says, once somebody has read it.
+    pub policy_file: Option<ProbePolicy>,
     pub tick_ms: i64,
     pub probe_slots: usize,
-    pub job_slots: usize,
-    pub confirm_after_ms: i64,
+    /// The policy's own where the configuration sets none; so are the two of `[probe]`.
+    pub confirm_after_ms: Option<i64>,
     pub on_undecided_at_expiry: OnUndecided,
     pub evidence_keep_ms: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeSection {
-    pub timeout_ms: i64,
-    pub per_host_per_minute: u32,
+    pub timeout_ms: Option<i64>,
+    pub per_host_per_minute: Option<u32>,
     pub allow_networks: Vec<Network>,
     pub extra_ca: Vec<PathBuf>,
     pub resolve: Vec<Override>,
@@ -136,13 +139,15 @@ impl Config {
         AddressRule { allow: self.probe.allow_networks.clone(), allow_private: false }
     }
 
-    /// The probe policy in force: the named one with the values set here.
+    /// The probe policy in force: the named one, or the one of the file, with the values set here.
     pub fn policy(&self) -> ProbePolicy {
+        let named = self.arbiter.policy_file.clone().or_else(|| ProbePolicy::named(&self.arbiter.policy));
+        let named = named.unwrap_or_default();
         ProbePolicy {
-            name: self.arbiter.policy.clone(),
-            confirm_after_ms: self.arbiter.confirm_after_ms.unsigned_abs(),
-            timeout_ms: self.probe.timeout_ms.unsigned_abs(),
-            per_host_per_minute: self.probe.per_host_per_minute,
+            confirm_after_ms: self.arbiter.confirm_after_ms.map_or(named.confirm_after_ms, i64::unsigned_abs),
+            timeout_ms: self.probe.timeout_ms.map_or(named.timeout_ms, i64::unsigned_abs),
+            per_host_per_minute: self.probe.per_host_per_minute.unwrap_or(named.per_host_per_minute),
+            name: named.name,
         }
     }
 
@@ -232,17 +237,16 @@ review_window = "72h"                     # after a delivery; then silence pays
 
 [arbiter]
 enabled = true
-policy = "default"
+policy = "default"                        # a name, or a path
 tick = "1s"
 probe_slots = 64
-job_slots = 2
-confirm_after = "2s"                      # between the two looks that must agree
-on_undecided_at_expiry = "hold"           # hold | expire | refund
+# confirm_after = "2s"                    # between the two looks that must agree; the policy's own unless set
+on_undecided_at_expiry = "hold"           # hold | expire
 evidence_keep = "180d"                    # what verdicts stand on, after their contracts ended
 
 [probe]
-timeout = "10s"
-per_host_per_minute = 60
+# timeout = "10s"                         # both are the policy's own unless set
+# per_host_per_minute = 60
 allow_networks = []                       # networks outside the public internet that probes may reach, as CIDR
 extra_ca = []                             # PEM files trusted beside the compiled-in roots
 resolve = {{}}                              # "seller.example:443" = "127.0.0.1:8443"
@@ -284,7 +288,7 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
     let registration = read_registration(top.section("registration"));
     let mail = read_mail(top.section("mail"));
     let libro = read_libro(top.section("libro"));
-    let arbiter = read_arbiter(top.section("arbiter"));
+    let arbiter = read_arbiter(top.section("arbiter"), base);
     let probe = read_probe(top.section("probe"), &path);
     let hosts = read_hosts(top);
     read_store(top.section("store"));
@@ -356,16 +360,33 @@ fn read_libro(mut section: Section) -> LibroSection {
     value
 }
 
-fn read_arbiter(mut section: Section) -> ArbiterSection {
-    let choices = [("hold", OnUndecided::Hold), ("expire", OnUndecided::Expire), ("refund", OnUndecided::Refund)];
+fn read_arbiter(mut section: Section, base: &Path) -> ArbiterSection {
+    let choices = [("hold", OnUndecided::Hold), ("expire", OnUndecided::Expire)];
+    let undecided = |value: &Val| match text(value)?.as_str() {
+        "refund" => Err("refund is not offered by this version; hold and expire are".to_owned()),
+        _ => one_of(&choices)(value),
+    };
+    let policy = |value: &Val| match text(value)? {
+        path if path.contains('/') || path.ends_with(".toml") => Ok(base.join(path).display().to_string()),
+        _ => one_of(&ProbePolicy::names().into_iter().map(|name| (name, name)).collect::<Vec<_>>())(value)
+            .map(str::to_owned),
+    };
+    if let Some((_, at)) = section.maybe("job_slots", size(1, 256)) {
+        section.fault(Diagnostic {
+            level: Level::Warning,
+            message: "arbiter.job_slots does nothing: jobs are not offered by this version".into(),
+            at,
+            hint: Some("remove it".into()),
+        });
+    }
     let value = ArbiterSection {
         enabled: section.get("enabled", true, boolean),
-        policy: section.get("policy", "default", one_of(&[("default", "default")])).to_owned(),
+        policy: section.get("policy", "default".to_owned(), policy),
+        policy_file: None,
         tick_ms: section.get("tick", 1_000, duration(10, 3_600_000)),
         probe_slots: section.get("probe_slots", limits::PROBE_SLOTS_DEFAULT, size(1, 4_096)),
-        job_slots: section.get("job_slots", 2, size(1, 256)),
-        confirm_after_ms: section.get("confirm_after", limits::CONFIRM_AFTER_MS, duration(1, 3_600_000)),
-        on_undecided_at_expiry: section.get("on_undecided_at_expiry", OnUndecided::Hold, one_of(&choices)),
+        confirm_after_ms: section.maybe("confirm_after", duration(1, 3_600_000)).map(|(value, _)| value),
+        on_undecided_at_expiry: section.get("on_undecided_at_expiry", OnUndecided::Hold, undecided),
         evidence_keep_ms: section.get(
             "evidence_keep",
             limits::EVIDENCE_KEEP_MS,
@@ -383,8 +404,8 @@ fn read_probe(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, Strin
     });
     let resolve = resolve.collect();
     let value = ProbeSection {
-        timeout_ms: section.get("timeout", limits::PROBE_MS_DEFAULT as i64, duration(100, 600_000)),
-        per_host_per_minute: section.get("per_host_per_minute", limits::PER_HOST_PER_MINUTE, count(1, 1_000_000)),
+        timeout_ms: section.maybe("timeout", duration(100, 600_000)).map(|(value, _)| value),
+        per_host_per_minute: section.maybe("per_host_per_minute", count(1, 1_000_000)).map(|(value, _)| value),
         allow_networks: section.get("allow_networks", Vec::new(), list(parsed::<Network>)),
         extra_ca: section.get("extra_ca", Vec::new(), list(path)),
         resolve,

@@ -86,7 +86,6 @@ pub const SOURCE_CHARS_MAX: usize = 64;
 pub const ACCEPTS_MAX: usize = 100;
 pub const WALLETS_MAX: usize = 10;
 pub const WALLET_CHARS_MAX: usize = 128;
-pub const EMAIL_BYTES_MAX: usize = 254;
 pub const PROFILE_NAME_CHARS_MAX: usize = 80;
 pub const PROFILE_SUMMARY_CHARS_MAX: usize = 280;
 pub const PROFILE_DESCRIPTION_CHARS_MAX: usize = 2_000;

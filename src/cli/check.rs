@@ -9,7 +9,7 @@ mod spec;
 use super::block_on;
 use super::json_source;
 use super::keyfile;
-use super::output::{Failure, Out, Style};
+use super::output::{Failure, Out, Style, clean};
 use super::settings;
 use crate::client::agent::SystemClock;
 use crate::config::show_duration;
@@ -288,6 +288,8 @@ impl Report<'_> {
         doc["counts"] = json!({"tests": results.len(), "passed": passed, "failed": failed, "undecided": undecided});
         doc["duration_ms"] =
             u64::try_from(self.outcome.took.as_millis()).unwrap_or(u64::MAX).min(limits::SAFE_INTEGER_MAX).into();
+        let unsignable = self.spec.unsignable();
+        doc["no_house_accepts"] = unsignable.map(|(at, why)| json!({"at": at, "reason": why})).unwrap_or_default();
         doc["would_settle"] = self.would_settle().unwrap_or_default();
         let kept = |kept: &Kept| json!({"path": kept.path, "sha256": kept.sha256, "signed": false});
         doc["evidence"] = self.evidence.as_ref().map(kept).unwrap_or_default();
@@ -324,6 +326,10 @@ impl Report<'_> {
         if spec.deal.is_some() {
             out.line(format!("would settle  {}", self.told_settlement()));
         }
+        if let Some((at, why)) = spec.unsignable() {
+            let told = format!("no house accepts this: {}: {}", clean(&at), clean(&why));
+            out.line(out.paint(Style::Doubt, told));
+        }
         if let Some(kept) = &self.evidence {
             out.line(format!("evidence      {}  sha256:{}   unsigned", kept.path, kept.sha256));
         }
@@ -343,6 +349,9 @@ impl Report<'_> {
     }
 
     fn told_settlement(&self) -> String {
+        if let Some(state) = spec::ended(self.spec.deal.as_ref()) {
+            return format!("nothing: the contract has ended, it is {}", state.as_str());
+        }
         let Some(op) = self.would_settle() else { return "nothing".to_owned() };
         let to = super::output::brief(op["to"].as_str().unwrap_or("the other party"), 100);
         let fee = if op["op"] == json!("release") { "less the fee of the house" } else { "no fee" };

@@ -19,6 +19,7 @@ use crate::wire::address::{Address, Domain, SystemName};
 use crate::wire::amount::Amount;
 use crate::wire::digest::Sha256;
 use crate::wire::envelope::Kind;
+use crate::wire::json::unsignable;
 use crate::wire::quote::{ContractKind, Offer, QUOTE_MEDIA, Referrer};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ pub enum Command {
     Release(OnContract),
     /// Give the held tokens back to the buyer (network)
     Refund(OnContract),
+    /// Take the held tokens back when nothing was delivered in time (network)
+    Reclaim(OnContract),
     /// Pay an agent of the house (network)
     Pay(Pay),
     /// Show the balance of your account (network)
@@ -134,6 +137,7 @@ pub struct Accept {
 pub struct Deliver {
     #[command(flatten)]
     order: Order,
+    /// The id of the contract
     contract: String,
     /// The delivered file; its SHA-256 is declared
     #[arg(long, value_name = "FILE", conflicts_with_all = ["evidence_sha256", "text"])]
@@ -144,6 +148,7 @@ pub struct Deliver {
     /// The delivery itself, when it is a text
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
+    /// A word to the other party; the contract keeps it
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -152,7 +157,9 @@ pub struct Deliver {
 pub struct OnContract {
     #[command(flatten)]
     order: Order,
+    /// The id of the contract
     contract: String,
+    /// A word to the other party; the contract keeps it
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -161,9 +168,12 @@ pub struct OnContract {
 pub struct Pay {
     #[command(flatten)]
     order: Order,
+    /// Who gets them
     to: Address,
+    /// How many
     #[arg(value_name = "TOKENS")]
     amount: u64,
+    /// What for, in a few words
     #[arg(long, value_name = "TEXT")]
     concept: Option<String>,
 }
@@ -195,6 +205,7 @@ pub struct Statement {
 pub struct OneContract {
     #[command(flatten)]
     order: Order,
+    /// The id of the contract
     contract: String,
 }
 
@@ -218,9 +229,12 @@ pub struct Evidence {
 
 #[derive(Debug, clap::Args)]
 pub struct Topup {
+    /// Whose account
     account: Address,
+    /// How many
     #[arg(value_name = "TOKENS")]
     amount: u64,
+    /// What for, in a few words
     #[arg(long, value_name = "TEXT")]
     concept: Option<String>,
     /// The URL of the house [default: from its configuration]
@@ -244,6 +258,7 @@ pub fn run(command: &Command, config: Option<&Path>, out: &Out) -> Result<Exit, 
         Command::Deliver(args) => deliver(args, out),
         Command::Release(args) => on_contract("release", args, out),
         Command::Refund(args) => on_contract("refund", args, out),
+        Command::Reclaim(args) => on_contract("reclaim", args, out),
         Command::Pay(args) => pay(args, out),
         Command::Balance(args) => block_on(balance(args, out)),
         Command::Statement(args) => block_on(statement(args, out)),
@@ -278,6 +293,11 @@ async fn quote(args: &Quote, out: &Out) -> Result<Exit, Failure> {
         terms.insert("deadline".into(), deadline.to_string().into());
     }
     let terms = Value::Object(terms);
+    if let Some((pointer, why)) = unsignable(&terms) {
+        return Err(Failure::usage(why.reason)
+            .at(format!("terms{pointer}"))
+            .why("no house accepts a document with it"));
+    }
     let tested = crate::probe::plan::declared(&terms).is_some();
     let arbiter = args.arbiter.clone().or_else(|| tested.then(|| house.system(SystemName::Verifica)));
     let urls = UrlPolicy { addresses: AddressRule::default() };
@@ -505,6 +525,7 @@ fn past(op: &str) -> &str {
         "deliver" => "delivered",
         "release" => "released",
         "refund" => "refunded",
+        "reclaim" => "reclaimed",
         other => other,
     }
 }

@@ -101,13 +101,22 @@ pub fn main() -> Exit {
 
 /// Runs one command line; the first argument is the name of the program.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers; everything else is a wrong call.
-            let wrong = error.use_stderr();
+        // Help and version are answers; everything else is a wrong call.
+        Err(error) if !error.use_stderr() => {
             let _ = error.print();
-            return if wrong { Exit::Usage } else { Exit::Ok };
+            return Exit::Ok;
+        }
+        Err(error) => {
+            let json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+            if !json {
+                let _ = error.print();
+                return Exit::Usage;
+            }
+            let out = Out::new(true, false, When::Never);
+            return out.settle(out.fail(&wrong_call(&error)));
         }
     };
     let out = Out::new(cli.json, cli.quiet, cli.color);
@@ -116,6 +125,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
         Err(failure) => out.fail(&failure),
     };
     out.settle(exit)
+}
+
+/// What clap says of a wrong call: its first line is what, the rest is how to mend it.
+fn wrong_call(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let what = lines.next().unwrap_or("the arguments cannot be read");
+    let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(what));
+    let rest: Vec<&str> = lines.collect();
+    if rest.is_empty() { failure } else { failure.hint(rest.join("; ")) }
 }
 
 /// What the rooms below report goes to stderr: from warnings on, more with `-v`, or as `VERIFICA_LOG` says.

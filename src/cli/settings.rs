@@ -27,9 +27,12 @@ pub fn load(given: Option<&Path>, out: &Out) -> Result<Config, Failure> {
     let shown = path.display().to_string();
     let base = std::path::absolute(&path).ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
     match config::parse(&text, &environment(), &base) {
-        Ok((config, warnings)) => {
+        Ok((mut config, warnings)) => {
             if !warnings.is_empty() {
                 out.say(diagnose::render(&shown, &text, &warnings, out.colours_errors()).trim_end());
+            }
+            if ProbePolicy::named(&config.arbiter.policy).is_none() {
+                config.arbiter.policy_file = Some(probe_policy(&config.arbiter.policy)?);
             }
             Ok(config)
         }
@@ -109,7 +112,7 @@ pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failur
         extra_ca_pem: config.probe.extra_ca.iter().map(read).collect::<Result<_, _>>()?,
         resolve: config.probe.resolve.clone(),
         name_servers: Vec::new(),
-        per_host_per_minute: config.probe.per_host_per_minute,
+        per_host_per_minute: config.policy().per_host_per_minute,
         slots: config.arbiter.probe_slots,
         deadlines: Deadlines::default(),
     };

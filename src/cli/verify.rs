@@ -69,6 +69,8 @@ enum Is {
 struct Trust {
     keys: Vec<PublicKey>,
     how: String,
+    /// Whether whoever is on the way could have said it instead.
+    open: bool,
     /// Whose keys they are, when that is known.
     domain: Option<Domain>,
     address: Option<Address>,
@@ -223,7 +225,13 @@ fn trust(args: &Args, doc: &Value, out: &Out) -> Result<Option<Trust>, Failure> 
     if !args.key.is_empty() {
         let keys = args.key.iter().map(|kid| PublicKey::parse(kid).map_err(|r| Failure::usage(r.reason).at("--key")));
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        return Ok(Some(Trust { keys, how: "the key given by --key".into(), domain: None, address: None }));
+        return Ok(Some(Trust {
+            keys,
+            how: "the key given by --key".into(),
+            open: false,
+            domain: None,
+            address: None,
+        }));
     }
     if let Some(path) = &args.card {
         let card = json_source::read_file(path, out)?.value;
@@ -241,14 +249,15 @@ fn from_card(card: Value, how: &str) -> Result<Trust, String> {
         let domain = card.get("domain").and_then(Value::as_str).unwrap_or_default();
         let domain = Domain::parse(domain).map_err(|r| r.reason)?;
         let card = DomainCard::verify(card, &domain, None).map_err(|r| r.reason)?;
-        return Ok(Trust { keys: card.keys, how: how.to_owned(), domain: Some(domain), address: None });
+        return Ok(Trust { keys: card.keys, how: how.to_owned(), open: false, domain: Some(domain), address: None });
     }
     let card = AgentCard::parse(card).map_err(|r| r.reason)?;
-    Ok(Trust { keys: vec![card.sig], how: how.to_owned(), domain: None, address: Some(card.address) })
+    Ok(Trust { keys: vec![card.sig], how: how.to_owned(), open: false, domain: None, address: Some(card.address) })
 }
 
 /// The keys that the house says its documents, or this agent's, are signed with.
 async fn from_house(house: &HouseClient, doc: &Value) -> Result<Trust, Failure> {
+    let open = !house.url().starts_with("https://") && !house.is_loopback();
     let card = lib::well_known(house).await?;
     let domain = card.get("domain").and_then(Value::as_str).unwrap_or_default();
     let domain = Domain::parse(domain)?;
@@ -258,7 +267,8 @@ async fn from_house(house: &HouseClient, doc: &Value) -> Result<Trust, Failure> 
     let Some(by) = signer else {
         return Ok(Trust {
             keys: card.keys,
-            how: format!("the card of {domain}"),
+            how: format!("the card of {domain} as answered by {}", house.url()),
+            open,
             domain: Some(domain),
             address: None,
         });
@@ -273,7 +283,8 @@ async fn from_house(house: &HouseClient, doc: &Value) -> Result<Trust, Failure> 
     }
     Ok(Trust {
         keys,
-        how: format!("the card of {by}, certified by {domain}"),
+        how: format!("the card of {by}, certified by {domain}, as answered by {}", house.url()),
+        open,
         domain: None,
         address: Some(agent.address),
     })
@@ -314,6 +325,13 @@ fn check(doc: &Value, trust: Option<&Trust>, now: Timestamp) -> Checked {
     }
     if what == Is::AgentCard && expired(doc, now) {
         checked.checks.push("the card has ended: it was revoked, or its date has passed".into());
+    }
+    if trust.open {
+        checked.checks.push(format!(
+            "the signer is the one of {}, over plain HTTP: anybody on the way could have answered",
+            trust.how
+        ));
+        return checked;
     }
     checked.checks.push(format!("the signer is established by {}", trust.how));
     checked.established = true;
@@ -460,7 +478,7 @@ mod tests {
 
     fn by_key(seed: u8) -> Trust {
         let keys = vec![SigningKey::from_seed([seed; 32]).public()];
-        Trust { keys, how: "the key".into(), domain: None, address: None }
+        Trust { keys, how: "the key".into(), open: false, domain: None, address: None }
     }
 
     #[test]
@@ -471,6 +489,8 @@ mod tests {
         assert!(bare.fault.is_none() && !bare.established);
         assert!(check(&doc, Some(&by_key(1)), now).established);
         assert!(check(&doc, Some(&by_key(2)), now).fault.is_some());
+        let overheard = check(&doc, Some(&Trust { open: true, ..by_key(1) }), now);
+        assert!(overheard.fault.is_none() && !overheard.established, "anybody on the way could have named the key");
     }
 
     #[test]

@@ -241,7 +241,14 @@ impl AgentClient {
         let mut closed: Vec<&Address> = Vec::new();
         let mut work = 0;
         for to in message.to.iter().filter(|_| !ledger) {
-            let card = self.card(to).await?;
+            let card = match self.card(to).await {
+                // In clear nothing of the card is needed but the work it may ask for: a house that cannot be found now
+                // is the queue's to find.
+                Err(ClientError::Refused { status, .. }) if message.privacy == Privacy::Clear && retryable(status) => {
+                    continue;
+                }
+                card => card?,
+            };
             match card.enc {
                 Some(enc) => readers.push((to.clone(), enc)),
                 None => closed.push(to),

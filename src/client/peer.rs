@@ -240,22 +240,20 @@ fn shown(text: &str) -> String {
     crate::probe::text::quote(text, 120)
 }
 
-/// The error and its causes in one line, without the URL twice.
+/// What happened, in the innermost cause's words: the layers around it are for the operator's log.
 fn chain(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut next: Option<&dyn std::error::Error> = Some(error);
-    while let Some(e) = next {
-        let own = e.to_string();
-        if !text.ends_with(&own) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&own);
-        }
-        next = e.source();
+    let mut cause: &dyn std::error::Error = error;
+    let mut whole = cause.to_string();
+    while let Some(inner) = cause.source() {
+        cause = inner;
+        whole = format!("{whole}: {cause}");
     }
-    text.chars().take(400).collect()
+    tracing::debug!(event = "peer_fault", error = %whole);
+    let short = if error.is_timeout() { "no answer in time".to_owned() } else { cause.to_string() };
+    crate::probe::text::plain(&short, SHOWN_CHARS)
 }
+
+const SHOWN_CHARS: usize = 160;
 
 #[cfg(test)]
 mod tests {

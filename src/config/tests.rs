@@ -112,9 +112,23 @@ fn what_this_version_does_not_serve_is_refused_by_name() {
         "[metrics]\nlisten = \"127.0.0.1:1\"",
         "[store]\nkind = \"postgres\"",
         "[arbiter]\npolicy = \"strict\"",
+        "[arbiter]\non_undecided_at_expiry = \"refund\"",
     ] {
         assert!(read_text(&format!("domain = \"a.b\"\n{text}\n")).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_key_that_does_nothing_is_said_and_a_policy_is_a_name_or_a_path() {
+    let (_, warnings) = with_env("domain = \"a.b\"\n[arbiter]\njob_slots = 2\n", &[]).expect("read");
+    assert!(warnings.iter().any(|warning| warning.message.contains("arbiter.job_slots does nothing")), "{warnings:?}");
+    let mut config = read_text("domain = \"a.b\"\n[arbiter]\npolicy = \"./slow.toml\"\n").expect("read");
+    assert!(config.arbiter.policy.ends_with("slow.toml") && config.arbiter.policy.len() > "./slow.toml".len());
+    let slow = ProbePolicy { name: "slow".into(), confirm_after_ms: 9_000, ..ProbePolicy::default() };
+    config.arbiter.policy_file = Some(slow.clone());
+    assert_eq!(config.policy(), slow);
+    config.arbiter.confirm_after_ms = Some(1_000);
+    assert_eq!(config.policy(), ProbePolicy { confirm_after_ms: 1_000, ..slow });
 }
 
 #[test]

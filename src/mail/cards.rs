@@ -128,8 +128,7 @@ pub(super) fn same_but_for(a: &Value, b: &Value, fields: &[&str]) -> bool {
     canonical(&Value::Object(without(a))) == canonical(&Value::Object(without(b)))
 }
 
-const EXTENSIONS: &[&str] =
-    &["urn:nyx5:ext:mcp", "urn:nyx5:ext:a2a", "urn:nyx5:ext:libro", "urn:nyx5:ext:aval", "urn:nyx5:ext:proyecto"];
+const EXTENSIONS: &[&str] = &["urn:nyx5:ext:libro", "urn:nyx5:ext:aval"];
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +146,7 @@ mod tests {
         let first = domain_card(&world.house, None, START);
         let read = DomainCard::verify(first.clone(), &world.house.domain, None).expect("card");
         assert_eq!(read.estafeta, world.house.public_url);
-        assert!(first["extensions"].as_array().is_some_and(|list| list.contains(&json!("urn:nyx5:ext:libro"))));
+        assert_eq!(first["extensions"], json!(["urn:nyx5:ext:libro", "urn:nyx5:ext:aval"]), "only what is offered");
         assert_eq!(domain_card(&world.house, Some(&first), START.plus(5)), first);
         world.house.settings.max_bytes += 1;
         let second = domain_card(&world.house, Some(&first), START.plus(5));

@@ -180,8 +180,8 @@ impl Entry<'_> {
         let card = certify(house, doc)?;
         let record = AgentRecord {
             local: self.request.local.clone(),
-            webhook: self.request.webhook.clone(),
-            notify_email: self.request.notify_email.clone(),
+            webhook: None,
+            notify_email: None,
             registered_via: self.existing.as_ref().map_or_else(|| self.via.clone(), |old| old.registered_via.clone()),
             system: false,
             created: self.existing.as_ref().map_or(now, |old| old.created),

@@ -5,7 +5,6 @@
 
 use super::profile;
 use crate::limits;
-use crate::probe::url::{Target, UrlPolicy};
 use crate::record::House;
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -35,8 +34,6 @@ pub struct RegistrationRequest {
     pub inbox: Value,
     /// Kept as they were where the body has none.
     pub wallets: Option<Vec<Value>>,
-    pub webhook: Option<String>,
-    pub notify_email: Option<String>,
     pub valid_until: Option<Timestamp>,
     pub visibility: Given<&'static str>,
     pub profile: Given<Value>,
@@ -54,6 +51,7 @@ impl RegistrationRequest {
             let reason = format!("a registration is an object, got {}", type_name(body));
             return Err(Refusal::new(Rule::NotAnObject, reason));
         }
+        callbacks(body)?;
         let local = text(body, "local")?.ok_or_else(|| bad("local is missing: the name before the @"))?;
         let local =
             Local::parse(&local).map_err(|r| Refusal::new(Rule::NameInvalid, format!("local: {}", r.reason)))?;
@@ -85,8 +83,6 @@ impl RegistrationRequest {
             capabilities: capabilities(given(body, "capabilities"))?,
             inbox: inbox(house, given(body, "inbox"))?,
             wallets: wallets(body)?,
-            webhook: webhook(house, body)?,
-            notify_email: notify_email(body)?,
             valid_until: instant(body, "valid_until")?,
             visibility,
             profile,
@@ -216,24 +212,13 @@ fn wallets(body: &Value) -> Result<Option<Vec<Value>>, Refusal> {
     Ok(Some(out))
 }
 
-/// The same rule as for the URL of a test: https, no user name, a public host.
-fn webhook(house: &House, body: &Value) -> Result<Option<String>, Refusal> {
-    let Some(url) = text(body, "webhook")? else { return Ok(None) };
-    let policy = UrlPolicy { addresses: house.settings.addresses.clone() };
-    let target = Target::parse(&url, &policy).map_err(|why| bad(&format!("webhook: {why}")))?;
-    Ok(Some(target.url().as_str().to_owned()))
-}
-
-fn notify_email(body: &Value) -> Result<Option<String>, Refusal> {
-    let Some(email) = text(body, "notify_email")? else { return Ok(None) };
-    let plain = email.bytes().all(|b| b.is_ascii_graphic() && !b",;<>()[]\\\"".contains(&b));
-    let shape = email.split_once('@').is_some_and(|(local, domain)| {
-        (1..=64).contains(&local.len()) && Domain::parse(&domain.to_ascii_lowercase()).is_ok()
-    });
-    if plain && shape && email.len() <= limits::EMAIL_BYTES_MAX {
-        return Ok(Some(email));
+/// Ways to be called that this house does not have. Taking such a field and never calling would lose somebody's mail to
+/// their trust in it.
+fn callbacks(body: &Value) -> Result<(), Refusal> {
+    match ["webhook", "notify_email"].into_iter().find(|field| given(body, field).is_some()) {
+        None => Ok(()),
+        Some(field) => Err(bad(&format!("{field} is not offered by this house: read the mailbox, or wait on it"))),
     }
-    Err(bad("notify_email must be one plain e-mail address"))
 }
 
 fn source(text: &str) -> String {

@@ -8,6 +8,7 @@ use super::doors::{Asking, Caller, Doors};
 use super::http::{Held, HeldBody, Keep, Reply, read_body, respond};
 use super::{house, mail, money, people};
 use crate::limits;
+use crate::mail::Answer;
 use crate::refusal::{Refusal, Rule};
 use crate::wire::auth::Request as Bound;
 use crate::wire::json;
@@ -214,7 +215,8 @@ async fn serve(app: Arc<App>, path: &'static str, request: Request) -> Response 
         if refusal.code() >= 500 {
             tracing::warn!(event = "request_failed", route = route.path, rule = refusal.rule.number(), reason = %refusal.reason);
         }
-        Reply::from(&refusal)
+        // A house that relays mail reads one shape of answer, whichever step refused.
+        if route.path == "/inbound" { mail::answered(Answer::refused(&refusal)) } else { Reply::from(&refusal) }
     });
     respond(reply, &head.method, &head.headers, route.keep)
 }

@@ -46,6 +46,17 @@ pub fn canonical_sha256(value: &Value) -> Sha256 {
     Sha256::of(canonical(value))
 }
 
+/// The first number of a value that no signed document may carry: its JSON pointer, and the refusal that every door would
+/// give. For whoever is about to sign.
+pub fn unsignable(value: &Value) -> Option<(String, Refusal)> {
+    match value {
+        Value::Number(number) => safe_integer(number).err().map(|refusal| (String::new(), refusal)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(n, item)| below(&n.to_string(), item)),
+        Value::Object(fields) => fields.iter().find_map(|(name, item)| below(name, item)),
+        _ => None,
+    }
+}
+
 pub const fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -104,6 +115,11 @@ fn not_json(error: &serde_json::Error) -> Refusal {
 
 fn too_deep() -> Refusal {
     Refusal::new(Rule::TooDeep, format!("nested deeper than {} levels", limits::JSON_DEPTH_MAX))
+}
+
+fn below(name: &str, item: &Value) -> Option<(String, Refusal)> {
+    let (pointer, refusal) = unsignable(item)?;
+    Some((format!("/{}{pointer}", name.replace('~', "~0").replace('/', "~1")), refusal))
 }
 
 /// Walks the document once: depth within bounds, every number a safe integer written as one.

@@ -5,7 +5,9 @@ use crate::cli::json_source::{Source, read_json, read_toml};
 use crate::cli::output::{Failure, Out};
 use crate::config::{At, Diagnostic};
 use crate::probe::file::{FileKind, TestFile};
+use crate::record::ContractState;
 use crate::wire::digest::Sha256;
+use crate::wire::json::unsignable;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -35,6 +37,11 @@ impl Spec {
             |faults: Vec<Diagnostic>| diagnose::failure("the file", &shown, &text, &faults, out.colours_errors());
         let (source, file, below) =
             if toml { from_toml(&text, bytes) } else { from_json(&text, bytes) }.map_err(refuse)?;
+        if source.value.get("schema").and_then(Value::as_str).is_some_and(|name| name.starts_with(EVIDENCE)) {
+            return Err(Failure::usage("this file is evidence, not a test")
+                .at(&shown)
+                .hint(format!("use replay: `verifica replay {shown}` judges it again")));
+        }
         let pointer = match file.kind {
             FileKind::Test | FileKind::List => Some(below),
             FileKind::Terms => declared(Some(&source.value), ""),
@@ -52,6 +59,13 @@ impl Spec {
             Some(test) => vec![test],
             None => Vec::new(),
         }
+    }
+
+    /// Where the tests, or the terms around them, hold a number that no signed document may carry, and why.
+    pub fn unsignable(&self) -> Option<(String, String)> {
+        let below = if self.deal.is_some() { "/terms" } else { "" };
+        let (pointer, refusal) = unsignable(self.source.value.pointer(below)?)?;
+        Some((format!("{below}{pointer}"), refusal.reason))
     }
 
     /// The pointer of the test at a position.
@@ -98,9 +112,15 @@ fn declared(terms: Option<&Value>, below: &str) -> Option<String> {
     Some(format!("{below}/{name}"))
 }
 
+/// How the contract around the tests ended, if it did: then no verdict moves anything.
+pub fn ended(deal: Option<&Value>) -> Option<ContractState> {
+    let state = deal?.get("state")?.clone();
+    serde_json::from_value::<ContractState>(state).ok().filter(|state| state.terminal())
+}
+
 /// What the verdict would move, as far as the file says it.
 pub fn would_settle(deal: Option<&Value>, passes: Option<bool>) -> Option<Value> {
-    let deal = deal?;
+    let deal = deal.filter(|_| ended(deal).is_none())?;
     let amount = deal.get("amount").or_else(|| deal.get("price"))?.as_u64()?;
     let party = |name: &str| deal.get(name).and_then(Value::as_str).map(str::to_owned);
     let op = match passes? {
@@ -109,6 +129,8 @@ pub fn would_settle(deal: Option<&Value>, passes: Option<bool>) -> Option<Value>
     };
     Some(op)
 }
+
+const EVIDENCE: &str = "verifica.evidence/";
 
 #[cfg(test)]
 mod tests {
@@ -141,6 +163,25 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_could_sign_is_found_in_tests_and_terms() {
+        let test = json!([{"type": "json_path", "url": "https://a.b/", "path": "$.a", "expect": {"a/b": [1, 0.5]}}]);
+        let at = |value: &Value| read("a.json", &value.to_string()).expect("spec").unsignable().map(|(at, _)| at);
+        assert_eq!(at(&test).as_deref(), Some("/0/expect/a~1b/1"));
+        assert_eq!(at(&json!({"terms": {"verify": test}})).as_deref(), Some("/terms/verify/0/expect/a~1b/1"));
+        assert_eq!(
+            at(&json!({"terms": {"verify": [], "weight": 9_007_199_254_740_992u64}})).as_deref(),
+            Some("/terms/weight")
+        );
+        assert_eq!(at(&json!([{"type": "size", "max_bytes": 1.0}])), None);
+    }
+
+    #[test]
+    fn evidence_is_for_replay() {
+        let failure = read("seen.json", r#"{"schema": "verifica.evidence/1", "looks": []}"#).err().expect("refused");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("verifica replay seen.json")));
+    }
+
+    #[test]
     fn toml_tests_keep_their_places() {
         let text = "[[test]]\ntype = \"size\"\n[[test]]\ntype = \"header\"\n";
         let spec = read("a.toml", text).expect("spec");
@@ -166,5 +207,7 @@ mod tests {
         assert_eq!(would_settle(Some(&deal), Some(false)), Some(json!({"op": "refund", "amount": 200, "to": "b@a.b"})));
         assert_eq!(would_settle(Some(&deal), None), None);
         assert_eq!(would_settle(None, Some(true)), None);
+        let ended = json!({"amount": 200, "seller": "s@a.b", "buyer": "b@a.b", "state": "refunded"});
+        assert_eq!(would_settle(Some(&ended), Some(true)), None);
     }
 }

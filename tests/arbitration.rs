@@ -8,14 +8,14 @@ mod support;
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::{Site, TestHouse, accepted_and_delivered, contract_in, ok, order, quote, status};
-use verifica::client::agent::ClientError;
+use verifica::client::agent::{ClientError, Message, Privacy};
 use verifica::ids::Ids;
 use verifica::observe::look::look;
 use verifica::probe::plan::{Capabilities, Suite};
 use verifica::probe::sha256::Delivery;
 use verifica::probe::url::UrlPolicy;
 use verifica::verdict::check_json;
-use verifica::wire::Sha256;
+use verifica::wire::{Address, Sha256};
 
 const BODY: &str = r#"{"status":"ready","version":3,"items":[{"name":"uno"}]}"#;
 
@@ -234,6 +234,29 @@ async fn nobody_fails_because_the_house_changed_its_rules_after_it_accepted() {
     house.addresses = open;
     house.start().await;
     assert_eq!(contract_in(&buyer, &contract, &["released", "refunded"]).await["state"], "released");
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_in_clear_to_a_house_that_is_away_is_left_to_the_queue() {
+    let away = TestHouse::new("rio.example", 2);
+    let mut house = TestHouse::new("mar.example", 1).knows(&away);
+    house.start().await;
+    let client = house.join("ana.buys", 11).await;
+    let mut message = Message::order(&away.libro(), &json!("hola"));
+    message.to = vec![Address::parse("leo.rio@rio.example").expect("address")];
+    message.media = "text/plain".to_owned();
+    let sent = client.send(&message).await.expect("taken");
+    let outbox = client.outbox().await.expect("outbox");
+    assert!(outbox.iter().any(|job| job["id"] == sent.id && job["status"] != "failed"), "{outbox:?}");
+    // Sealed it cannot be written; what is said is the cause and not the layers around it.
+    message.privacy = Privacy::Auto;
+    match client.send(&message).await {
+        Err(ClientError::Refused { status: 502, reason, .. }) => {
+            assert!(reason.contains("refused") && !reason.contains("error sending request"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
     house.stop().await;
 }
 

@@ -255,6 +255,32 @@ fn help_is_an_answer_and_a_wrong_call_is_not() {
 }
 
 #[test]
+fn a_wrong_call_is_answered_in_json_when_json_was_asked_for() {
+    let folder = folder();
+    let ran = verifica(folder.path(), &["libro", "pay", "ana", "5", "--json"]);
+    let failure = ran.json();
+    assert_eq!((ran.code, ran.err.as_str(), &failure["schema"]), (2, "", &json!("verifica.error/1")));
+    assert_eq!(failure["exit"], 2);
+    assert!(
+        failure["what"].as_str().is_some_and(|what| what.contains("ana") && !what.starts_with("error")),
+        "{failure}"
+    );
+    assert_eq!(verifica(folder.path(), &["check", "--", "--json"]).out, "", "what follows -- is no flag");
+}
+
+#[test]
+fn a_number_that_nobody_may_sign_is_not_signed() {
+    let folder = folder();
+    verifica(folder.path(), &["agent", "new", "ana@mar.example", "--house", "http://127.0.0.1:9", "--as", "ana.json"]);
+    let test = r#"[{"type": "json_path", "url": "https://a.example/", "path": "$.a", "expect": 0.5}]"#;
+    write(&folder, "tests.json", test);
+    let quote = ["libro", "quote", "leo@mar.example", "--price", "5", "--verify", "tests.json", "--as", "ana.json"];
+    let ran = verifica(folder.path(), &quote);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+    assert!(ran.err.contains("terms/verify/0/expect") && ran.err.contains("0.5"), "{}", ran.err);
+}
+
+#[test]
 fn completions_and_pages_come_from_the_grammar() {
     let folder = folder();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

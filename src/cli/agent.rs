@@ -153,6 +153,7 @@ pub struct Inbox {
 pub struct Ack {
     #[command(flatten)]
     who: Who,
+    /// The id of a letter; again for more
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }

@@ -218,6 +218,7 @@ Example:
 pub struct Evidence {
     #[command(flatten)]
     who: Who,
+    /// The id of the contract
     contract: String,
     /// A new file for it [default: stdout]
     #[arg(long, value_name = "FILE")]

@@ -210,6 +210,20 @@ mod tests {
     }
 
     #[test]
+    fn every_positional_argument_says_what_it_is() {
+        fn walk(command: &clap::Command, silent: &mut Vec<String>) {
+            let said = |argument: &&clap::Arg| argument.get_help().is_none();
+            silent.extend(
+                command.get_positionals().filter(said).map(|a| format!("{} {}", command.get_name(), a.get_id())),
+            );
+            command.get_subcommands().for_each(|below| walk(below, silent));
+        }
+        let mut silent = Vec::new();
+        walk(&Cli::command(), &mut silent);
+        assert_eq!(silent, Vec::<String>::new());
+    }
+
+    #[test]
     fn a_panic_is_a_bug_and_ends_with_seventy() {
         assert_eq!(guard(|| panic!("on purpose")), Exit::Bug);
         assert_eq!(guard(|| Exit::Fail), Exit::Fail);

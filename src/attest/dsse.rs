@@ -115,6 +115,10 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     if text.len() > limits::STATEMENT_BYTES_MAX * 4 / 3 + 4 {
         return None;
     }
+    // Padding is there in full or not at all.
+    if text.contains('=') && !text.len().is_multiple_of(4) {
+        return None;
+    }
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let url_safe = text.contains(['-', '_']);
     let alphabet = if url_safe { &alphabet::URL_SAFE } else { &alphabet::STANDARD };

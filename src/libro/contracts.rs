@@ -470,8 +470,13 @@ fn published(quote: &Quote, seller: &AgentCard) -> Result<(), Refusal> {
 fn judgeable_terms(contract: &Contract, house: &House) -> Result<(), Refusal> {
     let arbiter = contract.arbiter.as_ref();
     let ours = arbiter.is_some_and(|arbiter| arbiter.is_system(&house.domain, SystemName::Verifica));
-    if !ours || declared(&contract.terms).is_none() {
+    if !ours {
         return Ok(());
+    }
+    if declared(&contract.terms).is_none() {
+        // Held tokens that nobody would ever judge; another kind of contract holds none.
+        let why = "terms.verify declares no tests, so verifica@ of this house would never decide; declare them or name no arbiter";
+        return if contract.kind() == ContractKind::Escrow { Err(Refusal::new(Rule::BadTests, why)) } else { Ok(()) };
     }
     if !house.settings.arbiter {
         let why = "this house runs no arbiter; name another one or leave out terms.verify";

@@ -186,6 +186,7 @@ async fn money_is_never_locked_behind_a_test_that_cannot_decide() {
     let url = "https://seller.example/";
     let refused = [
         (json!([]), "empty"),
+        (json!(null), "declares no tests"),
         (json!([{"type": "http_status"}]), "url"),
         (json!([{"type": "http_status", "url": "http://seller.example/"}]), "https"),
         (json!([{"type": "http_status", "url": "https://10.0.0.1/"}]), "10.0.0.1"),

@@ -255,7 +255,9 @@ fn a_contract_is_looked_at_from_its_delivery_or_from_its_acceptance_where_it_say
         r#"ana accept q2 leo escrow 10 arbiter=@verifica terms={"verify_on":"accept","verify":{"type":"size","url":"https://s.example/","max_bytes":1}}"#,
     );
     assert!(world.view.look(&world.id("q2")).is_some());
-    run(&mut world, r#"ana accept q3 leo escrow 10 arbiter=@verifica"#);
+    let unjudgeable = world.line("ana", "accept", &["q3", "leo", "escrow", "10", "arbiter=@verifica"]);
+    assert_eq!(unjudgeable.expect_err("nobody would ever decide").code(), 400);
+    run(&mut world, r#"ana accept q3 leo escrow 10"#);
     run(&mut world, "leo deliver q3");
     assert!(world.view.look(&world.id("q3")).is_none());
 }

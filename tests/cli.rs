@@ -185,6 +185,10 @@ fn quotes_are_signed_verified_and_bounded_by_the_buyer() {
     let valid = verifica(folder.path(), &["verify", "quote.json", "--key", kid]);
     assert_eq!(valid.code, 0, "{}", valid.out);
     assert!(valid.out.contains("VALID  quote"), "{}", valid.out);
+    // A key's text may begin with a hyphen, and is then still a key and no flag.
+    let hyphen = format!("-{}", &kid[1..]);
+    let wrong = verifica(folder.path(), &["verify", "quote.json", "--key", &hyphen]);
+    assert!(!wrong.err.contains("unexpected argument"), "{}", wrong.err);
     let unknown = verifica(folder.path(), &["verify", "quote.json"]);
     assert_eq!(unknown.code, 3, "{}", unknown.out);
     let other = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";

@@ -33,7 +33,7 @@ pub struct Args {
     /// A JSON file, or - for stdin
     file: PathBuf,
     /// The key that must have signed; again for more
-    #[arg(long, value_name = "KID", conflicts_with_all = ["card", "house"])]
+    #[arg(long, value_name = "KID", allow_hyphen_values = true, conflicts_with_all = ["card", "house"])]
     key: Vec<String>,
     /// A JSON file with the domain card of the house, or with the card of the agent that must have signed
     #[arg(long, value_name = "FILE", conflicts_with = "house")]

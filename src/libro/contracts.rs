@@ -74,6 +74,8 @@ pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     if let Some(referrer) = &quote.referrer
         && house.is_mine(&referrer.address)
     {
+        // Whom the buyer may not see is answered as nobody.
+        super::pay::payee(doing, &referrer.address)?;
         super::stamps::spender(doing.ctx, &referrer.address)?;
     }
     let mut contract = from_quote(doing, &quote);

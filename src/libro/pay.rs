@@ -25,6 +25,9 @@ pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     let amount = doing.amount("amount")?;
     doing.within_cap(amount)?;
     let payee = payee(doing, &to)?;
+    if payee.system {
+        return refuse(format!("{to} is one of the house's own names, and nothing that it holds is ever spent"));
+    }
     if messages_only(doing.ctx.view, &payee.card) {
         let owner = payee.card.delegation.as_ref().map_or_else(|| "its owner".to_owned(), |d| d.by.to_string());
         return refuse(format!("{to} is a messages-only address and could never spend it: pay {owner}"));
@@ -50,7 +53,7 @@ pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
 }
 
 /// A secret agent does not exist for those who may not see it.
-fn payee(doing: &Doing<'_, '_>, to: &Address) -> Result<AgentRecord, Refusal> {
+pub(super) fn payee(doing: &Doing<'_, '_>, to: &Address) -> Result<AgentRecord, Refusal> {
     let (view, now) = (doing.ctx.view, doing.now());
     let record = view.agent(to.local()).filter(|record| {
         visible_to(&record.card, Asker::Card(&doing.standing.card), now) && stands(view, &record.card, now).is_ok()

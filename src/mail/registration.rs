@@ -112,7 +112,8 @@ pub fn set_profile(
 
 /// Names that belong to the house, or that a stranger would take for its voice.
 pub fn is_reserved(local: &str) -> bool {
-    RESERVED.contains(&local)
+    let sounds_like = |own: &&str| local.strip_prefix(*own).is_some_and(|rest| rest.starts_with(['.', '-', '_']));
+    RESERVED.contains(&local) || HOUSE_VOICES.iter().any(sounds_like)
 }
 
 struct Entry<'a> {
@@ -214,7 +215,8 @@ impl Entry<'_> {
 
     fn name_rules(&self) -> Result<(), Refusal> {
         let local = &self.request.local;
-        if local.as_str().starts_with(GROUP_PREFIX) || is_reserved(local.as_str()) {
+        let dots = local.as_str().ends_with('.') || local.as_str().contains("..");
+        if dots || local.as_str().starts_with(GROUP_PREFIX) || is_reserved(local.as_str()) {
             return Err(reserved(local));
         }
         match &self.existing {
@@ -397,6 +399,9 @@ fn bad(reason: &str) -> Refusal {
 }
 
 const GROUP_PREFIX: &str = "g.";
+
+/// The house's own names; `libro-1` or `casa.x` would pass for them in prose.
+const HOUSE_VOICES: &[&str] = &["postmaster", "libro", "verifica", "tareas", "casa"];
 
 const RESERVED: &[&str] = &[
     "postmaster",

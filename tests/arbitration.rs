@@ -206,6 +206,13 @@ async fn money_is_never_locked_behind_a_test_that_cannot_decide() {
             other => panic!("{named}: {other:?}"),
         }
     }
+    // Nor behind a name of the house's own, which never spends.
+    for to in [house.libro(), house.verifica()] {
+        match order(&buyer, &house.libro(), json!({"op": "pay", "to": to, "amount": 1})).await {
+            Err(ClientError::Bounced { code, .. }) => assert_eq!(code, Some(400), "{to}"),
+            other => panic!("{to}: {other:?}"),
+        }
+    }
     assert_eq!(house.balances().await["ana.buys@mar.example"], 1_000);
     house.stop().await;
 }

@@ -220,6 +220,13 @@ fn names() {
         assert_eq!(by_admin(&mut world, name, json!({})).code, 409, "{name}");
     }
     is(&by_admin(&mut world, "g.amigos", json!({})), Rule::NameReserved);
+    // What a person would read as the house speaking.
+    for name in ["casa.", "libro-1", "verifica_bot", "casa.pagos", "maria.", "maria..luz"] {
+        is(&by_admin(&mut world, name, json!({})), Rule::NameReserved);
+    }
+    for name in ["casamiento", "librero", "maria.luz"] {
+        assert_eq!(by_admin(&mut world, name, json!({})).code, 201, "{name}");
+    }
     is(&by_admin(&mut world, "abc", json!({})), Rule::NameTooShort);
     assert_eq!(by_admin(&mut world, "abcd", json!({})).code, 201);
     // Nobody takes the house's own name by holding the house's key either.

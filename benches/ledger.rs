@@ -58,7 +58,7 @@ async fn house() -> (u64, Duration) {
     for n in 0..CLIENTS {
         let (local, key) = (format!("client{n}"), SigningKey::from_seed([n as u8 + 2; 32]));
         let body = json!({"local": local, "sig": key.public().kid()});
-        let (house, now, seed) = (doors.house.clone(), doors.now(), doors.seed().expect("seed"));
+        let (house, now, seed) = (doors.house(), doors.now(), doors.seed().expect("seed"));
         let answer = doors
             .commit(move |view| {
                 let mut ids = verifica::ids::Ids::from_seed(seed);

@@ -108,7 +108,7 @@ impl Arbiter {
     }
 
     async fn attempt(&self, row: LookRow) -> Result<(), Refusal> {
-        let (house, claimed) = (self.doors.house.clone(), row.clone());
+        let (house, claimed) = (self.doors.house(), row.clone());
         let task = self.doors.read(move |reader| Ok(settle::task(&house, reader, &claimed))).await?;
         match task {
             Task::Nothing => self.doors.commit(move |view| Ok(settle::drop_row(view, &row))).await,
@@ -130,7 +130,7 @@ impl Arbiter {
     /// Looks, and keeps the lease meanwhile; `None` when the row went to somebody else, or was put off because a host has
     /// a long queue.
     async fn look(&self, mut row: LookRow, contract: &Contract) -> Result<Option<(LookRow, Looked)>, Refusal> {
-        let settings = &self.doors.house.settings;
+        let settings = &self.doors.house().settings;
         let urls = UrlPolicy { addresses: settings.addresses.clone() };
         let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities).accepted());
         if let Some(wait) = self.fetcher.crowded(&suite.fetches(settings.policy.timeout_ms)) {
@@ -158,7 +158,7 @@ impl Arbiter {
     }
 
     async fn settle(&self, row: &LookRow, looked: Looked) -> Result<Step, Refusal> {
-        let (house, claimed, now, seed) = (self.doors.house.clone(), row.clone(), self.doors.now(), self.doors.seed()?);
+        let (house, claimed, now, seed) = (self.doors.house(), row.clone(), self.doors.now(), self.doors.seed()?);
         self.doors
             .commit(move |view| {
                 let mut ids = Ids::from_seed(seed);
@@ -169,7 +169,7 @@ impl Arbiter {
 
     /// Through the same door as anybody's operation, with the house's own relay signature.
     async fn post(&self, row: LookRow, envelope: Value) -> Result<(), Refusal> {
-        let house = self.doors.house.clone();
+        let house = self.doors.house();
         let id = envelope.get("id").and_then(Value::as_str).unwrap_or_default();
         let relay = Relay::header(&house.domain, &house.key, id, &house.domain);
         let answer = self.doors.inbound(envelope.to_string().as_bytes(), Some(&relay)).await;

@@ -116,7 +116,7 @@ async fn attempt(doors: Arc<Doors>, job: Job) -> Domain {
         Attempt::Nothing => return domain,
         Attempt::Expired => Outcome::Expired,
         Attempt::Send if is_moot(&doors, &job).await => Outcome::Moot,
-        Attempt::Send if job.domain == doors.house.domain => deliver_here(&doors, &job).await,
+        Attempt::Send if job.domain == doors.house().domain => deliver_here(&doors, &job).await,
         Attempt::Send => deliver_away(&doors, &job).await,
     };
     match record(&doors, &job.job, outcome).await {
@@ -143,13 +143,14 @@ async fn is_moot(doors: &Doors, job: &Job) -> bool {
 }
 
 async fn deliver_here(doors: &Doors, job: &Job) -> Outcome {
-    let header = relay::relay_header(&doors.house, &job.envelope_id, &doors.house.domain);
+    let header = relay::relay_header(&doors.house(), &job.envelope_id, &doors.house().domain);
     let answer = doors.inbound(job.envelope.to_string().as_bytes(), Some(&header)).await;
     judge_answer(answer.code, &answer.body)
 }
 
 async fn deliver_away(doors: &Doors, job: &Job) -> Outcome {
-    let sent = relay::deliver(&doors.resolver, &doors.house, &job.domain, &job.envelope_id, &job.envelope);
+    let house = doors.house();
+    let sent = relay::deliver(&doors.resolver, &house, &job.domain, &job.envelope_id, &job.envelope);
     match sent.await {
         Relayed::Answered(answer) => {
             let body = json::parse_object(&answer.body).unwrap_or(Value::Null);
@@ -162,6 +163,6 @@ async fn deliver_away(doors: &Doors, job: &Job) -> Outcome {
 }
 
 async fn record(doors: &Doors, job: &str, outcome: Outcome) -> Result<JobStatus, Refusal> {
-    let (house, now, seed, job) = (doors.house.clone(), doors.now(), doors.seed()?, job.to_owned());
+    let (house, now, seed, job) = (doors.house(), doors.now(), doors.seed()?, job.to_owned());
     doors.commit(move |view| settle(&house, view, now, &mut Ids::from_seed(seed), &job, &outcome)).await
 }

@@ -155,7 +155,7 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let listener = listener.map_err(|error| ServeError::Listen { at: "its socket".to_owned(), error })?;
     app.started();
     let local_addr = listener.local_addr();
-    tracing::info!(event = "ready", domain = %doors.house.domain, listen = %local_addr);
+    tracing::info!(event = "ready", domain = %doors.house().domain, listen = %local_addr);
     Ok(Running { doors, local_addr, stopping, listener: Some(listener), workers, tls, drain: options.drain })
 }
 
@@ -230,7 +230,7 @@ async fn open_store(path: &Path, domain: &Domain) -> Result<Store, ServeError> {
 
 /// The house's own agents and its card, made at the first start and made anew when what they say has changed.
 async fn install_own_cards(doors: &Doors) -> Result<(), Refusal> {
-    let (house, now) = (doors.house.clone(), doors.now());
+    let (house, now) = (doors.house(), doors.now());
     let stored = doors.read(|reader| reader.domain_card()).await?;
     let install = doors.commit(move |view| {
         let mut changes = mail::system_cards(&house, view, now)?;
@@ -249,7 +249,7 @@ async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken) {
             () = stopping.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(limits::HOUSEKEEPING_MS)) => {}
         }
-        if let Err(error) = doors.store.housekeeping(doors.now(), doors.house.settings.evidence_keep_ms).await {
+        if let Err(error) = doors.store.housekeeping(doors.now(), doors.house().settings.evidence_keep_ms).await {
             tracing::warn!(event = "housekeeping_failed", error = %error);
         }
     }

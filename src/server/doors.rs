@@ -8,6 +8,7 @@ use super::http::{JSON, Reply};
 use crate::client::resolver::Resolver;
 use crate::ids::Ids;
 use crate::limits;
+use crate::probe::plan::Capabilities;
 use crate::record::{Change, Decided, Decision, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::store::{Denied, Reader, Store, StoreError};
@@ -19,12 +20,12 @@ use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub struct Doors {
-    pub house: Arc<House>,
+    house: RwLock<Arc<House>>,
     pub store: Store,
     pub resolver: Arc<Resolver>,
     pub clock: Arc<dyn Clock>,
@@ -89,11 +90,26 @@ impl Doors {
     ) -> Doors {
         let admin = admin_token.map(str::trim).filter(|token| !token.is_empty()).map(crate::wire::Sha256::of);
         let lists = Semaphore::new(limits::LISTS_MADE_MAX);
-        Doors { house, store, resolver, clock, wakes: Wakes::default(), admin, lists }
+        Doors { house: RwLock::new(house), store, resolver, clock, wakes: Wakes::default(), admin, lists }
     }
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The house as it is now. One command asks once, so that it is decided under one set of settings.
+    pub fn house(&self) -> Arc<House> {
+        self.house.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on this host can run these tests, and no others. Answers whether that is news.
+    pub fn offer(&self, capabilities: Capabilities) -> bool {
+        let mut house = self.house.write().unwrap_or_else(PoisonError::into_inner);
+        if house.settings.capabilities == capabilities {
+            return false;
+        }
+        Arc::make_mut(&mut house).settings.capabilities = capabilities;
+        true
     }
 
     /// One seed for one command; what the command needs is derived from it, so that it can be run again.
@@ -178,7 +194,7 @@ impl Doors {
         let denied = |why: String| Refusal::new(Rule::Unauthenticated, why);
         let header = header.ok_or_else(|| denied("this route needs an Authorization header of scheme Nyx5".into()))?;
         let token = Token::parse(header)?;
-        if !foreign && !self.house.is_mine(&token.address) {
+        if !foreign && !self.house().is_mine(&token.address) {
             return Err(denied(format!("{} does not belong to this house", token.address)));
         }
         let card = self.resolver.agent(&token.address, None).await.map_err(|refusal| match refusal.rule {
@@ -217,7 +233,7 @@ impl Doors {
         }
         let Some(asked) = on_behalf.and_then(OnBehalf::parse) else { return Asking::Nobody };
         let keys = self.resolver.domain_keys(&asked.domain, asked.kid()).await.unwrap_or_default();
-        if asked.verifies(&keys, &self.house.domain, self.now()) {
+        if asked.verifies(&keys, &self.house().domain, self.now()) {
             Asking::Address(asked.agent)
         } else {
             Asking::Nobody

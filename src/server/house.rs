@@ -13,7 +13,7 @@ pub async fn domain_card(app: &App, _call: Call) -> Result<Reply, Refusal> {
 pub async fn health(app: &App, _call: Call) -> Result<Reply, Refusal> {
     let counts = app.doors.read(|reader| reader.counts()).await?;
     Ok(Reply::ok(json!({
-        "ok": true, "domain": app.doors.house.domain, "agents": counts.agents, "queue": counts.queue,
+        "ok": true, "domain": app.doors.house().domain, "agents": counts.agents, "queue": counts.queue,
     })))
 }
 

@@ -31,8 +31,8 @@ impl Doors {
 
     async fn arrive(&self, bytes: &[u8], relay: Option<&str>) -> Result<Answer, Refusal> {
         let mut envelope = self.envelope(bytes)?;
-        mail::precheck(&self.house, self.now(), &envelope)?;
-        let asker = envelope.to.iter().find(|to| self.house.is_mine(to)).cloned();
+        mail::precheck(&self.house(), self.now(), &envelope)?;
+        let asker = envelope.to.iter().find(|to| self.house().is_mine(to)).cloned();
         let (id, from, kid) = (envelope.id.clone(), envelope.from.clone(), envelope.kid.clone());
         let sender = match self.resolver.known_sender(&from, &kid, asker.as_ref()) {
             Some(card) => card,
@@ -47,13 +47,13 @@ impl Doors {
         };
         let verified = envelope.verify(sender, self.now())?;
         let relay_verified = self.relayed(relay, &from, &id).await;
-        let sender_promises_sealed = match self.house.is_mine(&from) {
+        let sender_promises_sealed = match self.house().is_mine(&from) {
             true => false,
             false => self.resolver.domain_card(&from.domain()).await?.outbound_sealed,
         };
         let cards = self.cards_for(verified.envelope()).await;
         let arrival = Arrival { verified, relay_verified, sender_promises_sealed };
-        let (house, now, seed) = (self.house.clone(), self.now(), self.seed()?);
+        let (house, now, seed) = (self.house(), self.now(), self.seed()?);
         let answer = self
             .commit(move |view| mail::inbound(&house, view, now, &mut Ids::from_seed(seed), &cards, &arrival))
             .await?;
@@ -62,7 +62,7 @@ impl Doors {
     }
 
     fn envelope(&self, bytes: &[u8]) -> Result<Envelope, Refusal> {
-        Envelope::parse(json::parse_object(bytes)?, self.house.settings.max_bytes)
+        Envelope::parse(json::parse_object(bytes)?, self.house().settings.max_bytes)
     }
 
     /// Whether the sender's own house vouches for having relayed this envelope. Doubt is no.
@@ -72,7 +72,7 @@ impl Doors {
             return false;
         }
         match self.resolver.domain_keys(&relay.domain, relay.kid()).await {
-            Ok(keys) => relay.verifies(&keys, id, &self.house.domain),
+            Ok(keys) => relay.verifies(&keys, id, &self.house().domain),
             Err(_) => false,
         }
     }
@@ -80,7 +80,7 @@ impl Doors {
     /// The cards that the ledger must see before it decides about this envelope, each resolved or refused.
     async fn cards_for(&self, envelope: &Envelope) -> Cards {
         let mut cards = Cards::new();
-        for address in libro::cards_needed(&self.house, envelope) {
+        for address in libro::cards_needed(&self.house(), envelope) {
             let card = self.resolver.agent(&address, Some(&envelope.from)).await;
             cards.insert(address, card);
         }
@@ -96,7 +96,7 @@ impl Doors {
                 return Err(refusal);
             }
         };
-        let (house, now, card) = (self.house.clone(), self.now(), caller.card.clone());
+        let (house, now, card) = (self.house(), self.now(), caller.card.clone());
         let id = envelope.id.clone();
         let answer = self.commit_as(caller, move |view| mail::outbound(&house, view, now, &card, &envelope)).await?;
         tracing::info!(event = "outbound", id = %id, from = %caller.card.address, code = answer.code);
@@ -165,7 +165,7 @@ pub async fn acknowledge(app: &App, call: Call) -> Result<Reply, Refusal> {
             return Err(refusal);
         }
     };
-    let (house, now, seed) = (app.doors.house.clone(), app.doors.now(), app.doors.seed()?);
+    let (house, now, seed) = (app.doors.house(), app.doors.now(), app.doors.seed()?);
     let owner = caller.card.clone();
     let answer = app.doors.commit_as(caller, move |view| {
         mail::mailbox::acknowledge(&house, view, now, &mut Ids::from_seed(seed), &owner, &body)

@@ -39,7 +39,7 @@ pub async fn contract(app: &App, call: Call) -> Result<Reply, Refusal> {
 /// `GET /libro/contrato/{id}/evidencia`: what the verdict on a contract stands on, observations included, and the verdict.
 pub async fn evidence(app: &App, call: Call) -> Result<Reply, Refusal> {
     let contract = own_contract(app, &call).await?;
-    let house = app.doors.house.clone();
+    let house = app.doors.house();
     let found = app.doors.read(move |reader| {
         let (kept, look) = (reader.evidence(&contract.id)?, reader.look(&contract.id));
         let kept = match settle::evidence_of(&house, &contract, look.as_ref(), kept) {
@@ -71,7 +71,7 @@ pub async fn statement(app: &App, call: Call) -> Result<Reply, Refusal> {
     };
     let limit = call.query("limit").and_then(|text| text.parse().ok());
     let range = Range::parse(call.query("desde"), call.query("hasta"), limit, limits::STATEMENT_ROWS_HTTP_MAX)?;
-    let (name, house) = (caller.card.address.to_string(), app.doors.house.clone());
+    let (name, house) = (caller.card.address.to_string(), app.doors.house());
     let made = app.doors.read(move |reader| {
         let page = reader.account_page(&name, range.since, range.until, range.limit);
         Ok(Statement::of(&name, &house, &page, &range, reader.balance(&name)))
@@ -132,7 +132,7 @@ pub async fn topup(app: &App, call: Call) -> Result<Reply, Refusal> {
         }
     };
     let asked = Issue { id, account, amount, concept };
-    let (house, now, seed) = (app.doors.house.clone(), app.doors.now(), app.doors.seed()?);
+    let (house, now, seed) = (app.doors.house(), app.doors.now(), app.doors.seed()?);
     let cards = Cards::new();
     let issued = app.doors.commit(move |view| {
         let ctx = Ctx { house: &house, view, now, cards: &cards };

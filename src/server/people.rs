@@ -37,7 +37,7 @@ pub async fn card(app: &App, call: Call) -> Result<Reply, Refusal> {
 
 pub async fn register(app: &App, call: Call) -> Result<Reply, Refusal> {
     let ip = call.ip.to_string();
-    let (house, now, seed) = (app.doors.house.clone(), app.doors.now(), app.doors.seed()?);
+    let (house, now, seed) = (app.doors.house(), app.doors.now(), app.doors.seed()?);
     let authority = authority(&call.who);
     let answer = decide(&app.doors, &call, move |view, body| {
         mail::register(&house, view, now, &mut Ids::from_seed(seed), body, &authority, &ip)
@@ -46,7 +46,7 @@ pub async fn register(app: &App, call: Call) -> Result<Reply, Refusal> {
 }
 
 pub async fn revoke(app: &App, call: Call) -> Result<Reply, Refusal> {
-    let (house, now, local) = (app.doors.house.clone(), app.doors.now(), call.param("local").to_owned());
+    let (house, now, local) = (app.doors.house(), app.doors.now(), call.param("local").to_owned());
     let authority = authority(&call.who);
     let answer =
         decide(&app.doors, &call, move |view, _| mail::delegation::revoke(&house, view, now, &local, &authority));
@@ -69,7 +69,7 @@ pub async fn invitations(app: &App, _call: Call) -> Result<Reply, Refusal> {
 pub async fn resolve(app: &App, call: Call) -> Result<Reply, Refusal> {
     let asking = asking(&call);
     let address = Address::parse(call.param("address"))?;
-    let mut doc = if app.doors.house.is_mine(&address) {
+    let mut doc = if app.doors.house().is_mine(&address) {
         own_card(&app.doors, address.local(), &asking).await?
     } else {
         let asker = match &asking {

@@ -200,7 +200,7 @@ async fn serve(app: Arc<App>, path: &'static str, request: Request) -> Response 
     let ip = asking_ip(remote, &head.headers);
     let raw_path = head.uri.path();
     let params = parameters(route.path, raw_path);
-    let bound = Bound { method: route.method, path: raw_path, host: &app.doors.house.host };
+    let bound = Bound { method: route.method, path: raw_path, host: &app.doors.house().host };
     let answer = async {
         let who = admit(&app.doors, route, &head.headers, bound, &params, ip).await?;
         if let Some(bucket) = route.bucket {

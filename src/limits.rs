@@ -68,6 +68,24 @@ pub const WAITS_PER_AGENT_MAX: usize = 8;
 /// A waiting reader looks again after this time even if nobody called it.
 pub const WAIT_RECHECK_MS: u64 = 5_000;
 
+// ---- Conversations -----------------------------------------------------------------------------------------------
+pub const CONVERSATION_PAGE_DEFAULT: usize = 50;
+pub const CONVERSATION_PAGE_MAX: usize = 500;
+/// Projects that are listed with each contact.
+pub const PROJECTS_LISTED_MAX: usize = 20;
+/// A project's name, in UTF-16 units.
+pub const PROJECT_UNITS_MAX: usize = 40;
+/// Characters of a declared project of which a name is made.
+pub const PROJECT_CHARS_READ_MAX: usize = 1_024;
+pub const ROLE_CHARS_MAX: usize = 40;
+/// The line that a sender lets travel in clear.
+pub const SUMMARY_CHARS_MAX: usize = 140;
+pub const SUMMARY_CHARS_READ_MAX: usize = 4_096;
+/// Whoever a conversation is with, as a query names it.
+pub const CONTACT_BYTES_MAX: usize = 320;
+/// Deferred letters that one look at the conversations files.
+pub const DEFERRED_FILED_MAX: usize = 1_000;
+
 // ---- Rates (per minute, fixed windows) ---------------------------------------------------------------------------
 pub const RATE_MAIL_PER_MINUTE: u32 = 120;
 pub const RATE_REGISTRATION_PER_MINUTE: u32 = 10;

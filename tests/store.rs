@@ -211,8 +211,12 @@ async fn a_mailbox_shows_the_newest_pending_mail_in_order_and_no_envelope_twice(
     assert_eq!(list(2, -1_000).await, "leo/id-4 eva/id-0", "a clock that went back hides no mail");
 
     let first = async |from: Option<&str>, thread: Option<&str>, since: Option<i64>, now| {
-        let filter =
-            MailFilter { from: from.map(str::to_owned), thread: thread.map(str::to_owned), since: since.map(at) };
+        let filter = MailFilter {
+            from: from.map(str::to_owned),
+            thread: thread.map(str::to_owned),
+            since: since.map(at),
+            project: None,
+        };
         place.store.read(move |r| r.first_pending("ana", &filter, at(now))).await.expect("reads").map(|m| m.id)
     };
     assert_eq!(first(None, None, None, 10).await.as_deref(), Some("id-0"));

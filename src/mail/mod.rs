@@ -20,6 +20,7 @@ pub mod queue;
 pub mod registration;
 pub mod request;
 pub mod system;
+pub mod talk;
 
 pub use cards::{Asker, visible_to};
 pub use inbound::inbound;

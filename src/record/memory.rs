@@ -173,6 +173,8 @@ impl MemoryView {
                     self.put(undo, |m| &mut m.mailboxes, key, (arrived, mail));
                 }
             }
+            // Conversations are the store's own filing; here they are counted from what is kept.
+            Change::FileDeferred { .. } => {}
             Change::PutSeen(seen) => {
                 let key = (seen.from.clone(), seen.id.clone());
                 if self.seen.get(&key).is_some_and(|before| before.sha256 != seen.sha256) {

@@ -94,6 +94,11 @@ pub enum Change {
         id: String,
         at: Timestamp,
     },
+    /// Files under their conversations the deferred letters of this mailbox whose time has come.
+    FileDeferred {
+        local: String,
+        at: Timestamp,
+    },
     /// Inserts or replaces; a conflict if this sender's id was seen with another body.
     PutSeen(SeenRecord),
     /// Inserts or replaces a job of the sending queue.

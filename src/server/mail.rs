@@ -185,6 +185,7 @@ pub async fn wait(app: &App, call: Call) -> Result<Reply, Refusal> {
         from: call.query("from").map(str::to_owned),
         thread: call.query("thread").map(str::to_owned),
         since,
+        project: mail::talk::project_filter(call.query("project"))?,
     };
     let seconds = call.query("timeout").and_then(|text| text.parse::<u64>().ok());
     let seconds = seconds.unwrap_or(limits::WAIT_SECONDS_DEFAULT).min(limits::WAIT_SECONDS_MAX);

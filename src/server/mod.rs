@@ -11,6 +11,7 @@ mod mail;
 mod money;
 mod people;
 mod routes;
+mod talk;
 
 pub use doors::{Asking, Caller, Doors, Wakes};
 pub use http::{Keep, Payload, Reply};

@@ -6,7 +6,7 @@
 
 use super::doors::{Asking, Caller, Doors};
 use super::http::{Held, HeldBody, Keep, Reply, read_body, respond};
-use super::{house, mail, money, people};
+use super::{house, mail, money, people, talk};
 use crate::limits;
 use crate::mail::Answer;
 use crate::refusal::{Refusal, Rule};
@@ -138,6 +138,7 @@ pub const TABLE: &[Route] = &[
     route!("POST" "/mailbox/{local}/ack", Owner, body SMALL, Keep::No, None => mail::acknowledge),
     route!("GET" "/mailbox/{local}/wait", Owner, body 0, Keep::No, None => mail::wait),
     route!("GET" "/outbox/{local}", Owner, body 0, Keep::No, None => mail::outbox),
+    route!("GET" "/conversations/{local}", Owner, body 0, Keep::No, None => talk::conversations),
     route!("GET" "/libro/cuenta/{address}", AnyAgent, body 0, Keep::No, None => money::account),
     route!("GET" "/libro/contrato/{id}", AnyAgent, body 0, Keep::No, None => money::contract),
     route!("GET" "/libro/contrato/{id}/evidencia", AnyAgent, body 0, Keep::No, Some("evidence") => money::evidence),

@@ -5,8 +5,9 @@
 //! says something else than its lines) is refused whole, whatever the rule thought.
 
 use super::rows::{self, Rows};
-use super::{StoreError, sql};
+use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
+use crate::mail::talk;
 use crate::record::{
     AgentRecord, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, SeenRecord,
 };
@@ -23,7 +24,12 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
         Change::InsertInvitation(invitation) => insert_invitation(rows, invitation),
         Change::UseInvitation { code, at } => use_invitation(rows, code, *at),
         Change::Deliver(mail) => deliver(rows, mail),
-        Change::Acknowledge { local, id, at } => rows.exec(sql::ACKNOWLEDGE, params![local, id, at.millis()]).map(drop),
+        Change::Acknowledge { local, id, at } => {
+            let row = params![local, id, at.millis()];
+            let acked: Vec<i64> = rows.many(sql::ACKNOWLEDGE, row, |row| Ok(row.get(0)?))?;
+            acked.into_iter().try_for_each(|seq| filing::handled(rows, local, seq))
+        }
+        Change::FileDeferred { local, at } => filing::due(rows, local, *at),
         Change::PutSeen(seen) => put_seen(rows, seen),
         Change::PutJob(job) => put_job(rows, job),
         Change::CountRate { key, at, hits } => rows.exec(sql::COUNT_RATE, params![key, at.minute(), hits]).map(drop),
@@ -67,6 +73,12 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
             rows.exec(sql::INSERT_EVENT, params![name, at.millis(), actor, text(data)?]).map(drop)
         }
     }
+}
+
+/// The domain of the house, once anything has said it.
+pub(super) fn house(rows: &Rows<'_>) -> Result<Option<Domain>, StoreError> {
+    let casa = rows.text(sql::META, [META_CASA])?;
+    Ok(casa.as_deref().and_then(|casa| casa.split_once('@')).and_then(|(_, domain)| Domain::parse(domain).ok()))
 }
 
 /// Writes down whose books these are. The first name stays.
@@ -196,8 +208,12 @@ fn deliver(rows: &Rows<'_>, mail: &MailRecord) -> Result<(), StoreError> {
         mail.acked.map(Timestamp::millis),
         text(&mail.meta)?,
         text(&mail.envelope)?,
+        talk::project_of(&mail.envelope),
     ];
-    rows.exec(sql::DELIVER, row).map(drop)
+    if rows.exec(sql::DELIVER, row)? == 0 {
+        return Ok(());
+    }
+    filing::received(rows, rows.last_number(), mail, shown)
 }
 
 fn put_seen(rows: &Rows<'_>, seen: &SeenRecord) -> Result<(), StoreError> {
@@ -211,7 +227,9 @@ fn put_seen(rows: &Rows<'_>, seen: &SeenRecord) -> Result<(), StoreError> {
 fn put_job(rows: &Rows<'_>, job: &Job) -> Result<(), StoreError> {
     let wake = job.status.open().then_some(job.next_attempt.millis());
     let row = params![job.job, job.from_local, job.domain.as_str(), job.created.millis(), wake, text(job)?];
-    rows.exec(sql::PUT_JOB, row).map(drop)
+    rows.exec(sql::PUT_JOB, row)?;
+    // Filed when it is handed in; an attempt changes nothing of that.
+    if job.attempts == 0 { filing::sent(rows, job) } else { Ok(()) }
 }
 
 fn put_look(rows: &Rows<'_>, look: &LookRow) -> Result<(), StoreError> {

@@ -14,6 +14,7 @@
 
 mod apply;
 mod claim;
+mod filing;
 mod reader;
 mod rows;
 mod schema;
@@ -92,6 +93,7 @@ impl Store {
         create(path)?;
         let conn = schema::open_writer(path)?;
         claim::release_all(&conn)?;
+        filing::refile(&conn)?;
         let settings = schema::settings(&conn)?;
         let pool = Pool::open(path, readers)?;
         let (to_writer, messages) = mpsc::channel(limits::STORE_QUEUE_MAX);

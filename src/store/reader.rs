@@ -43,6 +43,8 @@ pub struct MailFilter {
     pub thread: Option<String>,
     /// Only what came to be visible after this instant.
     pub since: Option<Timestamp>,
+    /// Only of this project, by its name.
+    pub project: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,10 +113,10 @@ impl Reader<'_> {
         now: Timestamp,
     ) -> Result<Option<MailRecord>, StoreError> {
         let since = filter.since.map_or(i64::MIN, Timestamp::millis);
-        let (from, thread) = (&filter.from, &filter.thread);
+        let (from, thread, project) = (&filter.from, &filter.thread, &filter.project);
         let found = [
-            self.0.one(sql::FIRST_PENDING, params![local, since, from, thread], placed)?,
-            self.0.one(sql::FIRST_DEFERRED, params![local, since, from, thread, now.millis()], placed)?,
+            self.0.one(sql::FIRST_PENDING, params![local, since, from, thread, project], placed)?,
+            self.0.one(sql::FIRST_DEFERRED, params![local, since, from, thread, project, now.millis()], placed)?,
         ];
         Ok(found.into_iter().flatten().min_by_key(|(place, _)| *place).map(|(_, mail)| mail))
     }

@@ -347,6 +347,42 @@ CREATE TABLE evidence (
 ) STRICT;
 CREATE INDEX evidence_ended ON evidence (ended, contract) WHERE ended IS NOT NULL;
 ",
+    "
+ALTER TABLE mailbox ADD COLUMN project TEXT;
+-- What was received and sent, by conversation. `seq` is twice the number of the row in `mailbox`, or one more than twice
+-- that of the first job that the letter had in `job`.
+CREATE TABLE talk (
+    seq INTEGER PRIMARY KEY,
+    local TEXT NOT NULL,
+    contact TEXT NOT NULL,
+    project TEXT,
+    at INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    job TEXT,
+    counted INTEGER NOT NULL CHECK (counted IN (0, 1)),
+    read_by TEXT,
+    read_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX talk_sent ON talk (local, id) WHERE job IS NOT NULL;
+CREATE INDEX talk_page ON talk (local, contact, at, seq) WHERE counted = 1;
+CREATE INDEX talk_project ON talk (local, contact, project, at, seq) WHERE counted = 1 AND project IS NOT NULL;
+CREATE INDEX talk_waiting ON talk (local, at) WHERE counted = 0;
+-- one row a contact, with an empty project, and one for each project that its letters name
+CREATE TABLE conversation (
+    local TEXT NOT NULL,
+    contact TEXT NOT NULL,
+    project TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    pending INTEGER NOT NULL CHECK (pending >= 0),
+    filed INTEGER NOT NULL CHECK (filed >= 0),
+    last_at INTEGER NOT NULL,
+    last_in INTEGER NOT NULL CHECK (last_in IN (0, 1)),
+    last_id TEXT NOT NULL,
+    PRIMARY KEY (local, contact, project)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX conversation_newest ON conversation (local, project, last_at, contact);
+CREATE INDEX conversation_projects ON conversation (local, contact, last_at, project) WHERE project <> '';
+",
 ];
 
 #[cfg(test)]

@@ -67,10 +67,11 @@ statements! {
         WHERE code = ?1 AND used < uses AND (expires IS NULL OR expires > ?2)";
 
     // mailboxes
-    DELIVER = "INSERT INTO mailbox (local, id, sender, thread, received, visible_from, shown, acked, meta, envelope)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+    DELIVER = "INSERT INTO mailbox
+        (local, id, sender, thread, received, visible_from, shown, acked, meta, envelope, project)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING";
     ACKNOWLEDGE = "UPDATE mailbox SET acked = ?3 WHERE local = ?1 AND id = ?2 AND acked IS NULL
-        AND (visible_from IS NULL OR visible_from <= ?3)";
+        AND (visible_from IS NULL OR visible_from <= ?3) RETURNING seq";
     PENDING = "SELECT local, id, sender, received, acked, visible_from, meta, envelope
         FROM mailbox WHERE local = ?1 AND id = ?2 AND acked IS NULL";
     MAILBOX = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
@@ -82,12 +83,54 @@ statements! {
     FIRST_PENDING = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
         FROM mailbox INDEXED BY mailbox_pending WHERE local = ?1 AND acked IS NULL AND visible_from IS NULL
         AND shown > ?2 AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4)
+        AND (?5 IS NULL OR project = ?5)
         ORDER BY shown, seq LIMIT 1";
     FIRST_DEFERRED = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, shown, seq
         FROM mailbox INDEXED BY mailbox_deferred WHERE local = ?1 AND acked IS NULL AND visible_from IS NOT NULL
-        AND visible_from <= ?5 AND shown > ?2
-        AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4)
+        AND visible_from <= ?6 AND shown > ?2
+        AND (?3 IS NULL OR sender = ?3) AND (?4 IS NULL OR thread = ?4 OR id = ?4) AND (?5 IS NULL OR project = ?5)
         ORDER BY visible_from, seq LIMIT 1";
+
+    // conversations
+    FILE = "INSERT INTO talk (seq, local, contact, project, at, id, job, counted)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+    FILED = "SELECT contact, project, at, id, counted FROM talk WHERE seq = ?1";
+    DEFERRED_DUE = "SELECT seq FROM talk INDEXED BY talk_waiting WHERE local = ?1 AND counted = 0 AND at <= ?2
+        ORDER BY at LIMIT ?3";
+    FILE_COUNTED = "UPDATE talk SET counted = 1 WHERE seq = ?1";
+    COUNT_LETTER = "INSERT INTO conversation
+        (local, contact, project, count, pending, filed, last_at, last_in, last_id)
+        VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8)
+        ON CONFLICT DO UPDATE SET count = count + 1, pending = pending + excluded.pending,
+        filed = filed + excluded.filed, last_at = max(last_at, excluded.last_at),
+        last_in = iif(excluded.last_at >= last_at, excluded.last_in, last_in),
+        last_id = iif(excluded.last_at >= last_at, excluded.last_id, last_id)";
+    COUNT_HANDLED = "UPDATE conversation SET pending = pending - 1, filed = filed - ?4
+        WHERE local = ?1 AND contact = ?2 AND project = ?3";
+    SENT_OF = "SELECT t.seq, j.doc FROM talk t INDEXED BY talk_sent JOIN job j ON j.job = t.job
+        WHERE t.local = ?1 AND t.id = ?2 AND t.job IS NOT NULL AND t.read_by IS NULL";
+    MARK_READ = "UPDATE talk SET read_by = ?2, read_at = ?3 WHERE seq = ?1 AND read_by IS NULL";
+    CONVERSATIONS = "SELECT contact, count, pending, filed, last_at, last_in, last_id
+        FROM conversation INDEXED BY conversation_newest
+        WHERE local = ?1 AND project = ?2 AND (last_at, contact) < (?3, ?4)
+        ORDER BY last_at DESC, contact DESC LIMIT ?5";
+    PROJECTS_OF = "SELECT project, pending FROM conversation INDEXED BY conversation_projects
+        WHERE local = ?1 AND contact = ?2 AND project <> '' ORDER BY last_at DESC, project DESC LIMIT ?3";
+    LETTERS = "SELECT t.id, t.at, t.seq, t.job, t.read_by, t.read_at, m.acked, m.envelope, j.doc
+        FROM talk t INDEXED BY talk_page
+        LEFT JOIN mailbox m ON t.job IS NULL AND m.seq = t.seq / 2 LEFT JOIN job j ON j.job = t.job
+        WHERE t.local = ?1 AND t.contact = ?2 AND t.counted = 1 AND (t.at, t.seq) < (?3, ?4)
+        ORDER BY t.at DESC, t.seq DESC LIMIT ?5";
+    LETTERS_UNDER = "SELECT t.id, t.at, t.seq, t.job, t.read_by, t.read_at, m.acked, m.envelope, j.doc
+        FROM talk t INDEXED BY talk_project
+        LEFT JOIN mailbox m ON t.job IS NULL AND m.seq = t.seq / 2 LEFT JOIN job j ON j.job = t.job
+        WHERE t.local = ?1 AND t.contact = ?2 AND t.project = ?6 AND t.project IS NOT NULL AND t.counted = 1
+        AND (t.at, t.seq) < (?3, ?4) ORDER BY t.at DESC, t.seq DESC LIMIT ?5";
+    JOB_NUMBER = "SELECT rowid FROM job WHERE job = ?1";
+    REFILE_MAIL = "SELECT local, id, sender, received, acked, visible_from, meta, envelope, seq
+        FROM mailbox WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+    REFILE_PROJECT = "UPDATE mailbox SET project = ?2 WHERE seq = ?1";
+    REFILE_JOBS = "SELECT doc, rowid FROM job WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
 
     // what was seen
     SEEN = "SELECT sha256, at, accepted FROM seen WHERE sender = ?1 AND id = ?2";

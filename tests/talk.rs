@@ -1,0 +1,9 @@
+//! Agents in conversation, through the doors of whole houses: histories, projects, groups, presence, calls, events.
+
+mod houses;
+mod store_fixture;
+
+#[path = "talk/conversations.rs"]
+mod conversations;
+#[path = "talk/filing.rs"]
+mod filing;

@@ -13,5 +13,7 @@ mod answers;
 mod certificates;
 #[path = "hostile/deadlines.rs"]
 mod deadlines;
+#[path = "hostile/faults.rs"]
+mod faults;
 #[path = "hostile/turns.rs"]
 mod turns;

@@ -3,8 +3,8 @@
 //!
 //! Without Node on the machine these tests say so and pass; with `VERIFICA_REQUIRE_ALL=1` they fail instead.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+mod node;
+
 use verifica::probe::decimal::Decimal;
 use verifica::probe::equal::{Equality, equality};
 use verifica::probe::json::{Document, Kind, Value};
@@ -45,23 +45,9 @@ process.stdout.write(pairs.map(([a, b]) => (canonical(JSON.parse(a)) === canonic
 "#;
 
 /// The lines that Node answers, or nothing when there is no Node.
-fn node(script: &str, input: &serde_json::Value) -> Option<Vec<String>> {
-    let spawned = Command::new("node").args(["-e", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(why) => {
-            assert!(std::env::var("VERIFICA_REQUIRE_ALL").as_deref() != Ok("1"), "node is required: {why}");
-            eprintln!("SKIPPED: node is not on this machine ({why}), the JSON reader was not compared with JSON.parse");
-            return None;
-        }
-    };
-    let text = input.to_string();
-    let mut stdin = child.stdin.take().expect("stdin");
-    let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
-    let output = child.wait_with_output().expect("node ends");
-    writer.join().expect("writer").expect("written");
-    assert!(output.status.success(), "node failed");
-    Some(String::from_utf8(output.stdout).expect("utf-8").split('\n').map(str::to_owned).collect())
+fn answers(script: &str, input: &serde_json::Value) -> Option<Vec<String>> {
+    let output = node::node(&["-e", script], input.to_string(), "the JSON reader and its equality")?;
+    Some(output.split('\n').map(str::to_owned).collect())
 }
 
 /// A small generator that always gives the same numbers (xorshift).
@@ -223,14 +209,14 @@ fn show(value: Value<'_>) -> String {
 
 #[test]
 fn the_reader_accepts_and_reads_what_node_does() {
-    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut chance = Chance(node::seed(0x9e37_79b9_7f4a_7c15));
     let texts: Vec<String> = (0..DOCUMENTS)
         .map(|n| {
             let text = format!("{}{}{}", space(&mut chance), value(&mut chance, 5), space(&mut chance));
             if n % 2 == 0 { text } else { broken(&mut chance, &text) }
         })
         .collect();
-    let Some(answers) = node(READ, &serde_json::json!(texts)) else { return };
+    let Some(answers) = answers(READ, &serde_json::json!(texts)) else { return };
     assert_eq!(answers.len(), texts.len());
     let mut refused = 0;
     for (text, answer) in texts.iter().zip(&answers) {
@@ -358,7 +344,7 @@ fn same(a: &Model, b: &Model) -> bool {
 
 #[test]
 fn equality_decides_where_both_readings_agree_and_nowhere_else() {
-    let mut chance = Chance(0x1234_5678_9abc_def1);
+    let mut chance = Chance(node::seed(0x1234_5678_9abc_def1));
     let pairs: Vec<(Model, Model)> = (0..PAIRS)
         .map(|_| {
             let a = model(&mut chance, 3);
@@ -368,7 +354,7 @@ fn equality_decides_where_both_readings_agree_and_nowhere_else() {
         .collect();
     let texts: Vec<(String, String)> =
         pairs.iter().map(|(a, b)| (spelled(&mut chance, a), spelled(&mut chance, b))).collect();
-    let Some(answers) = node(COMPARE, &serde_json::json!(texts)) else { return };
+    let Some(answers) = answers(COMPARE, &serde_json::json!(texts)) else { return };
     assert_eq!(answers.len(), texts.len());
     let mut counts = [0usize; 3];
     for (((a, b), (left, right)), answer) in pairs.iter().zip(&texts).zip(&answers) {

@@ -6,9 +6,9 @@
 #[path = "regex_node/traps.rs"]
 mod traps;
 
+mod node;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
 use verifica::probe::regex::{Answer, Fault, Pattern};
 
 /// What Node says: the pattern is an error, or whether it matches.
@@ -27,9 +27,8 @@ struct Case {
 
 #[test]
 fn generated_patterns_agree_with_node() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("VERIFICA_SEED").unwrap_or(20_260_817);
-    let count = number("VERIFICA_CASES").unwrap_or(24_000);
+    let seed = node::seed(20_260_817);
+    let count = node::number("VERIFICA_CASES").unwrap_or(24_000);
     let mut dice = Dice(seed);
     let cases: Vec<Case> = (0..count).map(|_| dice.case()).collect();
     let Some(said) = ask_node(&cases) else {
@@ -137,35 +136,20 @@ fn compare(case: &Case, said: Said) -> Result<&'static str, String> {
 }
 
 fn ask_node(cases: &[Case]) -> Option<Vec<Said>> {
-    let spawned = Command::new("node").args(["-e", ORACLE]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut node = match spawned {
-        Ok(node) => node,
-        Err(error) => {
-            let required = std::env::var("VERIFICA_REQUIRE_ALL").as_deref() == Ok("1");
-            assert!(!required, "node is needed for the regular expression differential: {error}");
-            eprintln!("SKIPPED: node is not here, the regular expressions were NOT compared with it ({error})");
-            return None;
-        }
-    };
-    let mut stdin = node.stdin.take().unwrap();
-    let mut lines = String::new();
-    for case in cases {
+    let line = |case: &Case| {
         let hex: String = case.window.iter().map(|byte| format!("{byte:02x}")).collect();
-        lines.push_str(&serde_json::json!([case.pattern, case.flags, hex]).to_string());
-        lines.push('\n');
-    }
-    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());
-    let said: Vec<Said> = BufReader::new(node.stdout.take().unwrap())
+        format!("{}\n", serde_json::json!([case.pattern, case.flags, hex]))
+    };
+    let output = node::node(&["-e", ORACLE], cases.iter().map(line).collect(), "the regular expressions")?;
+    let said: Vec<Said> = output
         .lines()
-        .map(|line| match line.unwrap().as_str() {
+        .map(|line| match line {
             "E" => Said::Error,
             "1" => Said::Yes,
             "0" => Said::No,
             other => panic!("node said {other:?}"),
         })
         .collect();
-    writer.join().unwrap();
-    assert!(node.wait().unwrap().success());
     assert_eq!(said.len(), cases.len());
     Some(said)
 }

@@ -1,9 +1,9 @@
 //! The protocol's bytes against a second implementation: Node's JSON and crypto. Ten thousand generated documents and
 //! envelopes go both ways; what one side signs and seals the other verifies and opens.
 
+mod node;
+
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
 use verifica::ids::Ids;
 use verifica::limits::ENVELOPE_BYTES_DEFAULT;
 use verifica::refusal::Rule;
@@ -17,25 +17,11 @@ use verifica::wire::{AgentCard, Domain, Envelope, PublicKey, Sha256, SigningKey,
 const ROUNDS: usize = 10_000;
 
 /// Asks Node all of it at once; `None` where there is no Node, loudly.
-fn node(commands: &[Value]) -> Option<Vec<Value>> {
+fn answers(commands: &[Value]) -> Option<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/wire.mjs");
-    let spawned = Command::new("node").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            assert!(std::env::var_os("VERIFICA_REQUIRE_ALL").is_none(), "Node is required here: {error}");
-            eprintln!("SKIPPED: comparison with Node, which is not installed ({error})");
-            return None;
-        }
-    };
-    let mut input = child.stdin.take().expect("stdin");
     let lines: String = commands.iter().map(|c| format!("{c}\n")).collect();
-    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = BufReader::new(child.stdout.take().expect("stdout"));
-    let answers: Vec<Value> =
-        output.lines().map(|line| serde_json::from_str(&line.expect("line")).expect("answer")).collect();
-    writer.join().expect("writer").expect("written");
-    assert!(child.wait().expect("node ends").success());
+    let output = node::node(&[script], lines, "the protocol's bytes")?;
+    let answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).expect("answer")).collect();
     assert_eq!(answers.len(), commands.len());
     Some(answers)
 }
@@ -165,7 +151,7 @@ fn canonical_text_of_ten_thousand_documents_is_nodes() {
     let mut writer = Writer(Ids::from_seed([11; 32]));
     let texts: Vec<String> = (0..ROUNDS).map(|_| writer.object(4)).collect();
     let commands: Vec<Value> = texts.iter().map(|text| json!({"do": "canonical", "text": text})).collect();
-    let Some(answers) = node(&commands) else { return };
+    let Some(answers) = answers(&commands) else { return };
     for (text, answer) in texts.iter().zip(&answers) {
         let ours = json::canonical(&json::parse(text.as_bytes()).expect(text));
         // `__proto__` in JSON.parse is an ordinary own key, and Object.keys lists it; both sides must agree on it too.
@@ -186,7 +172,7 @@ fn any_double_prints_as_javascript_prints_it() {
         .filter(|n| n.is_finite())
         .collect();
     let commands: Vec<Value> = numbers.iter().map(|n| json!({"do": "canonical", "text": format!("[{n:e}]")})).collect();
-    let Some(answers) = node(&commands) else { return };
+    let Some(answers) = answers(&commands) else { return };
     for (number, answer) in numbers.iter().zip(&answers) {
         assert_eq!(json::canonical(&json!([number])), ok(answer).as_str().expect("text"));
     }
@@ -206,7 +192,7 @@ fn envelopes_signed_on_one_side_verify_on_the_other() {
         commands.push(json!({"do": "sha256", "text": ours.doc().to_string()}));
         commands.push(json!({"do": "sign", "text": draft.to_string(), "field": "signature", "key": jwk}));
     }
-    let Some(answers) = node(&commands) else { return };
+    let Some(answers) = answers(&commands) else { return };
     for (i, draft) in drafts.iter().enumerate() {
         let ours = Envelope::sign(draft.clone(), &key, ENVELOPE_BYTES_DEFAULT).expect("valid");
         assert_eq!(ok(&answers[3 * i]), &json!(true));
@@ -257,7 +243,7 @@ fn what_one_side_seals_the_other_opens() {
             "readers": {"leo@b.example": leo.public().text(), "ana@a.example": ana.public().text()}}));
         contents.push((id, content));
     }
-    let Some(answers) = node(&commands) else { return };
+    let Some(answers) = answers(&commands) else { return };
     let card = sender_card(&key);
     for (i, (id, content)) in contents.iter().enumerate() {
         assert_eq!(ok(&answers[3 * i]), content);
@@ -288,7 +274,7 @@ fn detached_signatures_and_work_agree() {
         json!({"do": "sign_text", "text": "relay:envelope-1:b.example", "key": jwk}),
         json!({"do": "pow", "id": "envelope-1", "nonce": "17"}),
     ];
-    let Some(answers) = node(&commands) else { return };
+    let Some(answers) = answers(&commands) else { return };
     let expected = format!("Nyx5 {}.{}", base64url(&claims_text), ok(&answers[0]).as_str().expect("text"));
     assert_eq!(token, expected);
     assert_eq!(

@@ -284,6 +284,7 @@ impl Report<'_> {
         let look = |looked: &Looked| json!({"at": looked.look.at, "verdict": looked.look.joint().verdict.word()});
         doc["spec"] = json!({"path": self.spec.path, "sha256": self.spec.sha256});
         doc["policy"] = json!({"name": self.policy.name, "sha256": self.policy.sha256});
+        doc["tests"] = self.rows.iter().map(|row| show::data(row, self.spec)).collect();
         doc["looks"] = self.outcome.looks.iter().map(look).collect();
         doc["counts"] = json!({"tests": results.len(), "passed": passed, "failed": failed, "undecided": undecided});
         doc["duration_ms"] =

@@ -33,7 +33,13 @@ impl JsonPath {
             }
             None => return Err(Flaw::malformed("V33", "path is missing; write for example status or data[0].id")),
         };
-        // null is a value to compare with, under either name
+        // null is a value to compare with as `expect`. As `equals` it is absent by the rule for optional fields and a value
+        // by that of the alias, so nobody is paid or punished for either.
+        if fields.given("equals").is_some_and(|value| value.is_null()) {
+            return Err(Flaw::contract(
+                "equals is null, which readers take as absent or as a value; write expect: null",
+            ));
+        }
         let claim = match (fields.given("expect"), fields.given("equals"), fields.get("exists")) {
             (Some(value), None, None) | (None, Some(value), None) => FieldClaim::Equals(value.to_document()),
             (None, None, Some(exists)) => match exists.kind() {
@@ -69,10 +75,10 @@ impl JsonPath {
             Err(decision) => return decision,
         };
         let origin = |why: String| (Outcome::Undecided(Cause::Origin), why);
+        evidence.insert("truncated".to_owned(), serde_json::Value::Bool(view.end == ViewEnd::Cut));
         match view.end {
             ViewEnd::Complete => {}
             ViewEnd::Cut => {
-                evidence.insert("truncated".to_owned(), serde_json::Value::Bool(true));
                 return origin(format!(
                     "the content is longer than the {} bytes that are read as json",
                     limits::JSON_BODY_MAX

@@ -47,9 +47,9 @@ impl Sha256Test {
         };
         let seen = view.content.sha256;
         let bytes = view.bytes;
+        evidence.insert("truncated".to_owned(), Value::Bool(view.end == ViewEnd::Cut));
         match view.end {
             ViewEnd::Cut => {
-                evidence.insert("truncated".to_owned(), Value::Bool(true));
                 evidence.remove("sha256");
                 let most = limits::SHA256_BODY_MAX;
                 (

@@ -126,6 +126,13 @@ fn check_answers_as_the_protocol_carries_it() {
     assert!(doc["resultados"][0]["evidencia"]["observation"].is_string());
     assert_eq!(doc["would_settle"], json!({"op": "release", "amount": 200, "to": "ana@mar.example"}));
     assert_eq!(doc["counts"], json!({"tests": 5, "passed": 5, "failed": 0, "undecided": 0}));
+    let asked = &doc["tests"][1];
+    assert_eq!(asked["claim"], "seller.example/version  version = \"2\"");
+    assert_eq!((&asked["n"], &asked["status"], &asked["bytes"]), (&json!(2), &json!("pass"), &json!(25)));
+    assert_eq!((&asked["address"], &asked["complete"]), (&json!(site.address.to_string()), &json!(true)));
+    assert!(asked["duration_ms"].is_u64() && asked["tls"].as_str().is_some_and(|tls| tls.starts_with("TLSv1.")));
+    assert!(asked["certificate_not_after"].as_str().is_some_and(|at| at.ends_with('Z')), "{asked}");
+    assert_eq!(asked["line"], 1);
     let quiet = check(&folder, &site, "quote.json", &["--once", "-q"]);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("pass\n", ""));
 }

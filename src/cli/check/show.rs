@@ -139,6 +139,30 @@ fn fetched(seen: &Observation) -> String {
     brief(&parts.join(", "), 160)
 }
 
+/// The same as [`line`], as data: what was asked, how long it took, what was fetched, and where the test stands.
+pub fn data(row: &Row<'_>, spec: &Spec) -> Value {
+    let at = place(row, spec).map(|span| crate::config::position(&spec.text, span.start));
+    let (bytes, complete) = match row.seen.map(|seen| &seen.seen) {
+        Some(Seen::Response(response)) if response.content.end != End::NotRead => {
+            (Some(response.content.bytes), Some(response.content.end == End::Complete))
+        }
+        _ => (None, None),
+    };
+    serde_json::json!({
+        "n": row.n + 1,
+        "status": row.result.outcome.word(),
+        "claim": row.test.map(claim),
+        "duration_ms": row.seen.map(|seen| seen.ended.since(seen.started).max(0)),
+        "address": row.seen.and_then(|seen| seen.address).map(|address| address.to_string()),
+        "tls": row.seen.and_then(|seen| seen.tls.clone()),
+        "certificate_not_after": row.seen.and_then(|seen| seen.certificate_not_after),
+        "bytes": bytes,
+        "complete": complete,
+        "line": at.map(|at| at.0),
+        "column": at.map(|at| at.1),
+    })
+}
+
 /// What is wrong, or in doubt, about one test: where it stands, what was expected, what was seen, what it means.
 pub fn block(row: &Row<'_>, spec: &Spec, out: &Out) -> String {
     let renderer = if out.colours_data() { Renderer::styled() } else { Renderer::plain() };

@@ -98,18 +98,29 @@ impl Pattern {
         self.evaluate_within(window, more, REGEX_STEPS_MAX, REGEX_TABLE_MAX)
     }
 
+    /// The same, with the work that it took: word operations of the matcher, the same on every machine.
+    pub fn evaluate_counted(&self, window: &[u8], more: bool) -> (Answer, u64) {
+        let mut meter = Meter(REGEX_STEPS_MAX);
+        let answer = self.evaluate_metered(window, more, REGEX_TABLE_MAX, &mut meter);
+        (answer, REGEX_STEPS_MAX - meter.0)
+    }
+
     /// The version of the tables behind `\p{...}` and `i`, for the evidence.
     pub fn unicode_version() -> &'static str {
         tables::UNICODE_VERSION
     }
 
     fn evaluate_within(&self, window: &[u8], more: bool, steps: u64, table_max: usize) -> Answer {
+        self.evaluate_metered(window, more, table_max, &mut Meter(steps))
+    }
+
+    fn evaluate_metered(&self, window: &[u8], more: bool, table_max: usize, meter: &mut Meter) -> Answer {
         let limit = usize::try_from(REGEX_WINDOW).unwrap_or(usize::MAX);
         let (window, more) = match window.get(..limit) {
             Some(head) if window.len() > limit => (head, true),
             _ => (window, more),
         };
-        self.judge(window, more, table_max, &mut Meter(steps)).unwrap_or(Answer::OverBudget)
+        self.judge(window, more, table_max, meter).unwrap_or(Answer::OverBudget)
     }
 
     fn judge(&self, window: &[u8], more: bool, table_max: usize, meter: &mut Meter) -> Result<Answer, Spent> {

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use verifica::client::agent::SystemClock;
-use verifica::observe::look::look;
+use verifica::observe::jobs::Order;
+use verifica::observe::look::{Eyes, look};
 use verifica::probe::url::UrlPolicy;
 use verifica::probe::{Capabilities, Delivery, Suite};
 use verifica::verdict::Verdict;
@@ -191,7 +192,12 @@ async fn looks(fetcher: &Fetcher, at_once: usize, time: Duration) -> (Vec<Durati
 }
 
 async fn passes(fetcher: &Fetcher, suite: &Arc<Suite>) -> bool {
-    look(fetcher, suite, &Delivery::default(), 20_000, &SystemClock).await.look.joint().verdict == Verdict::Pass
+    look(&eyes(fetcher, 20_000), suite, &Delivery::default(), &Order::default(), &SystemClock)
+        .await
+        .look
+        .joint()
+        .verdict
+        == Verdict::Pass
 }
 
 /// Memory after a tenth of the probes, at their end, and while endless bodies stream.
@@ -245,7 +251,9 @@ fn memory(probes: usize) -> ExitCode {
             let mut set = JoinSet::new();
             for _ in 0..64 {
                 let (fetcher, suite) = (crate::fetcher(address, &ca), suite.clone());
-                set.spawn(async move { look(&fetcher, &suite, &Delivery::default(), 60_000, &SystemClock).await });
+                set.spawn(async move {
+                    look(&eyes(&fetcher, 60_000), &suite, &Delivery::default(), &Order::default(), &SystemClock).await
+                });
             }
             let read: u64 = set.join_all().await.iter().flat_map(|looked| looked.seen.values()).map(read_of).sum();
             streaming.store(false, Ordering::Relaxed);
@@ -340,3 +348,7 @@ const SERVE: &str = "serve-for-the-bench";
 const ENDLESS: &str = "serve-endless-bodies";
 const END: &str = "end of the list";
 const BODY: usize = 981;
+
+fn eyes(fetcher: &Fetcher, timeout_ms: u64) -> Eyes {
+    Eyes { fetcher: fetcher.clone(), jobs: None, timeout_ms }
+}

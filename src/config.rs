@@ -14,6 +14,7 @@ use crate::probe::address::{AddressRule, Network};
 use crate::probe::plan::Capabilities;
 use crate::record::house::OnUndecided;
 use crate::record::{House, Registration, Settings};
+use crate::sandbox::JobPolicy;
 use crate::verdict::ProbePolicy;
 use crate::wire::address::Domain;
 use crate::wire::auth::host_of;
@@ -84,6 +85,11 @@ pub struct ArbiterSection {
     pub policy_file: Option<ProbePolicy>,
     pub tick_ms: i64,
     pub probe_slots: usize,
+    /// The name of a policy for jobs, or the path of a file with one.
+    pub job_policy: String,
+    pub job_policy_file: Option<JobPolicy>,
+    /// Looks with jobs that are under way at once.
+    pub job_slots: usize,
     /// The policy's own where the configuration sets none; so are the two of `[probe]`.
     pub confirm_after_ms: Option<i64>,
     pub on_undecided_at_expiry: OnUndecided,
@@ -149,6 +155,11 @@ impl Config {
             per_host_per_minute: self.probe.per_host_per_minute.unwrap_or(named.per_host_per_minute),
             name: named.name,
         }
+    }
+
+    /// What jobs run under: the named policy, or the one of the file.
+    pub fn job_policy(&self) -> Option<JobPolicy> {
+        self.arbiter.job_policy_file.clone().or_else(|| JobPolicy::named(&self.arbiter.job_policy))
     }
 
     pub fn settings(&self, capabilities: Capabilities) -> Settings {
@@ -240,6 +251,8 @@ enabled = true
 policy = "default"                        # a name, or a path
 tick = "1s"
 probe_slots = 64
+job_policy = "default"                    # what jobs of exit_0 tests may do: default, strict, toolchain, or a path
+job_slots = 2                             # contracts whose jobs run at once
 # confirm_after = "2s"                    # between the two looks that must agree; the policy's own unless set
 on_undecided_at_expiry = "hold"           # hold | expire
 evidence_keep = "180d"                    # what verdicts stand on, after their contracts ended
@@ -371,20 +384,20 @@ fn read_arbiter(mut section: Section, base: &Path) -> ArbiterSection {
         _ => one_of(&ProbePolicy::names().into_iter().map(|name| (name, name)).collect::<Vec<_>>())(value)
             .map(str::to_owned),
     };
-    if let Some((_, at)) = section.maybe("job_slots", size(1, 256)) {
-        section.fault(Diagnostic {
-            level: Level::Warning,
-            message: "arbiter.job_slots does nothing: jobs are not offered by this version".into(),
-            at,
-            hint: Some("remove it".into()),
-        });
-    }
+    let job_policy = |value: &Val| match text(value)? {
+        path if path.contains('/') || path.ends_with(".toml") => Ok(base.join(path).display().to_string()),
+        _ => one_of(&JobPolicy::names().into_iter().map(|name| (name, name)).collect::<Vec<_>>())(value)
+            .map(str::to_owned),
+    };
     let value = ArbiterSection {
         enabled: section.get("enabled", true, boolean),
         policy: section.get("policy", "default".to_owned(), policy),
         policy_file: None,
         tick_ms: section.get("tick", 1_000, duration(10, 3_600_000)),
         probe_slots: section.get("probe_slots", limits::PROBE_SLOTS_DEFAULT, size(1, 4_096)),
+        job_policy: section.get("job_policy", "default".to_owned(), job_policy),
+        job_policy_file: None,
+        job_slots: section.get("job_slots", limits::JOB_PLACES_DEFAULT, size(1, limits::JOB_PLACES_MAX)),
         confirm_after_ms: section.maybe("confirm_after", duration(1, 3_600_000)).map(|(value, _)| value),
         on_undecided_at_expiry: section.get("on_undecided_at_expiry", OnUndecided::Hold, undecided),
         evidence_keep_ms: section.get(

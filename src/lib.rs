@@ -37,8 +37,8 @@
 //! Rooms that touch the world:
 //!
 //! - [`store`]: durable records: one writer, many readers.
-//! - [`observe`]: makes observations: the guarded fetch.
 //! - [`sandbox`]: runs a stranger's program where it can touch nothing, and proves it.
+//! - [`observe`]: makes observations: the guarded fetch, runs of jobs, and a look of both.
 //! - [`client`]: how this house and its agents reach other houses.
 //! - [`server`]: the doors: routes, credentials, request limits.
 //! - [`daemon`]: the workers behind the doors, start and drain.
@@ -49,7 +49,7 @@
 //!
 //! ```text
 //! limits, refusal, time, ids <- wire <- probe <- verdict, attest <- record <- arbiter <- libro <- mail
-//!     <- store, observe, sandbox <- client <- server <- daemon <- config <- cli
+//!     <- store, sandbox <- observe, client <- server <- daemon <- config <- cli
 //! ```
 //!
 //! No arrow runs back. `tests/tidy.rs` reads this source and says so when one does.

@@ -337,6 +337,13 @@ pub const JOB_DRAIN_MS: u64 = 500;
 pub const JOB_TAIL_BYTES: usize = 4_096;
 /// Jobs of all houses of a host that have a uid of their own.
 pub const JOB_SLOTS_MAX: u32 = 4_096;
+/// Looks with jobs under way at once in one house, and how many of them unless the configuration says.
+pub const JOB_PLACES_MAX: usize = 256;
+pub const JOB_PLACES_DEFAULT: usize = 2;
+/// How often a look with jobs asks whether its contract is still to be judged.
+pub const JOB_RECHECK_MS: u64 = 1_000;
+/// Looks that wait for a place, for each place; beyond it a look is put off and not kept waiting.
+pub const JOB_QUEUE_PER_PLACE: usize = 4;
 /// How deep one script may name another as its interpreter.
 pub const INTERPRETER_DEPTH_MAX: usize = 4;
 /// Bytes of the first line of a script.

@@ -530,7 +530,9 @@ fn two_looks_agree_or_nothing_is_decided() {
     let edge = World::of(522, "");
     let agreed = |a: &World, b: &World| verdict::agree(&at(1, a), &at(2, b));
     assert_eq!(agreed(&up, &up).joint().verdict, Verdict::Pass);
-    for look in [at(1, &up), at(2, &edge), Look { attestations: vec![Sha256::of("a")], ..at(3, &gone) }] {
+    let ran = JobRun { end: JobEnd::Code { code: 0 }, attestation: Some(Sha256::of("a")) };
+    let ran = BTreeMap::from([(1, vec![ran])]);
+    for look in [at(1, &up), at(2, &edge), Look { runs: ran, ..at(3, &gone) }] {
         let stored: Value = serde_json::from_str(&look.to_json().to_string()).expect("json");
         assert_eq!(Look::from_json(&stored), Some(look));
     }
@@ -597,6 +599,7 @@ fn evidence_file(tests: &Value, worlds: &[World], inline: bool) -> (Value, BTree
     let taken: Vec<Taken> = worlds.iter().enumerate().map(|(n, w)| take(&suite, n as i64 * 2_000, w)).collect();
     let (delivery, urls, capabilities, policy) =
         (Delivery::default(), UrlPolicy::default(), Capabilities::network(), policy());
+    let supplied = BTreeMap::new();
     let case = Case {
         tests: suite.source(),
         delivery: &delivery,
@@ -604,10 +607,10 @@ fn evidence_file(tests: &Value, worlds: &[World], inline: bool) -> (Value, BTree
         capabilities: &capabilities,
         policy: &policy,
         accepted: false,
+        supplied: &supplied,
     };
-    let runs = BTreeMap::new();
     let records: Vec<LookRecord<'_>> =
-        taken.iter().map(|t| LookRecord { look: &t.look, seen: inline.then_some(&t.seen), runs: &runs }).collect();
+        taken.iter().map(|t| LookRecord { look: &t.look, seen: inline.then_some(&t.seen) }).collect();
     let agreed = taken.iter().map(|t| t.look.clone()).reduce(|a, b| verdict::agree(&a, &b)).expect("a look");
     let stored = taken.iter().flat_map(|t| t.seen.values()).map(|seen| (seen.sha256(), seen.to_bytes())).collect();
     (case.to_json(&records, &agreed), stored)

@@ -6,6 +6,8 @@
 #[path = "sandbox/support.rs"]
 mod support;
 
+#[path = "sandbox/declared.rs"]
+mod declared;
 #[path = "sandbox/ending.rs"]
 mod ending;
 #[path = "sandbox/hostile.rs"]

@@ -10,14 +10,14 @@
 use super::{judgeable, schedule};
 use crate::ids::Ids;
 use crate::limits;
-use crate::probe::observation::{FetchKey, Observation};
+use crate::probe::observation::Observation;
 use crate::probe::plan::{Capabilities, Suite};
 use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
 use crate::record::{Change, Contract, Decision, EvidenceRow, House, LookRow, ObservationRow, View};
 use crate::refusal::{Refusal, Rule, retryable};
 use crate::time::Timestamp;
-use crate::verdict::{Case, Document, EvidenceName, Look, LookRecord, Policy, Verdict, agree};
+use crate::verdict::{Case, Document, EvidenceName, Look, LookRecord, Looked, Policy, Verdict, agree};
 use crate::wire::address::SystemName;
 use crate::wire::digest::Sha256;
 use crate::wire::envelope::{Draft, Kind, Payload};
@@ -153,15 +153,15 @@ pub fn settle(
     now: Timestamp,
     ids: &mut Ids,
     claimed: &LookRow,
-    look: &Look,
-    seen: &BTreeMap<FetchKey, Observation>,
+    looked: &Looked,
 ) -> Decision<Step> {
+    let Looked { look, attestations, .. } = looked;
     let (Some(row), Some(contract)) = (mine(view, claimed), contract_of(house, view, claimed)) else {
         return Decision::nothing(Step::Stale);
     };
     let joint = look.joint();
     if joint.verdict == Verdict::Undecided {
-        return undecided(row, now, ids, joint.razon);
+        return undecided(row, now, ids, joint.razon, attestations);
     }
     let judged = Judged::of(house, &contract);
     let Some(first) = row.first.as_ref().and_then(|first| first_look(first, &judged)) else {
@@ -171,14 +171,14 @@ pub fn settle(
         let row = LookRow { first, due, lease_until: None, last, ..row };
         // What earlier looks left behind never became evidence of anything.
         let mut changes = vec![Change::ForgetEvidence { contract: contract.id.clone() }];
-        changes.extend(observations(&contract, now, seen));
+        changes.extend(observations(&contract, now, looked));
         changes.push(Change::PutLook(row));
         return Decision { changes, reply: Step::Confirm { due } };
     };
     let agreed = agree(&first, look);
     let joint = agreed.joint();
     if joint.verdict == Verdict::Undecided {
-        return undecided(row, now, ids, joint.razon);
+        return undecided(row, now, ids, joint.razon, attestations);
     }
     let looks = [first, look.clone()];
     let evidence = judged.evidence(&looks, &agreed);
@@ -193,7 +193,7 @@ pub fn settle(
     // The lease stays: the worker that decided posts now, and another may only after the lease has lapsed.
     let last = told(now, joint.verdict, &joint.razon);
     let row = LookRow { posting: Some(envelope.clone()), first: None, due: now, last, ..row };
-    let mut changes = observations(&contract, now, seen);
+    let mut changes = observations(&contract, now, looked);
     changes.push(Change::PutEvidence(kept));
     changes.push(Change::PutLook(row));
     Decision { changes, reply: Step::Post(envelope) }
@@ -269,10 +269,15 @@ fn contract_of(house: &House, view: &dyn View, claimed: &LookRow) -> Option<Cont
     })
 }
 
-fn undecided(row: LookRow, now: Timestamp, ids: &mut Ids, reason: String) -> Decision<Step> {
+fn undecided(row: LookRow, now: Timestamp, ids: &mut Ids, reason: String, signed: &[Value]) -> Decision<Step> {
     let attempts = row.attempts.saturating_add(1);
     let due = schedule::next_look(now, attempts, ids);
-    let last = told(now, Verdict::Undecided, &reason);
+    let mut last = told(now, Verdict::Undecided, &reason);
+    // What kept a job from running is signed, and shown to the parties; of the runs that took place nothing is decided.
+    let refused: Vec<&Value> = signed.iter().filter(|doc| doc.pointer("/exit/refused").is_some()).take(1).collect();
+    if let (Some(last), false) = (&mut last, refused.is_empty()) {
+        last["attestations"] = json!(refused);
+    }
     let row = LookRow { attempts, due, lease_until: None, first: None, last, ..row };
     Decision { changes: vec![Change::PutLook(row)], reply: Step::Undecided { due, reason } }
 }
@@ -281,10 +286,11 @@ fn told(now: Timestamp, verdict: Verdict, reason: &str) -> Option<Value> {
     Some(json!({"at": now, "verdict": verdict.word(), "reason": reason}))
 }
 
-/// Only what a verdict may come to stand on is kept.
-fn observations(contract: &Contract, now: Timestamp, seen: &BTreeMap<FetchKey, Observation>) -> Vec<Change> {
-    let kept = seen.values().map(|seen| {
-        let bytes = seen.to_bytes();
+/// Only what a verdict may come to stand on is kept: what was seen, and the attestations of what was run.
+fn observations(contract: &Contract, now: Timestamp, looked: &Looked) -> Vec<Change> {
+    let seen = looked.seen.values().map(Observation::to_bytes);
+    let signed = looked.attestations.iter().map(|doc| canonical(doc).into_bytes());
+    let kept = seen.chain(signed).map(|bytes| {
         let sha256 = Sha256::of(&bytes);
         Change::PutObservation(ObservationRow { sha256, at: now, contract: contract.id.clone(), bytes })
     });
@@ -320,6 +326,7 @@ impl Judged<'_> {
             capabilities: self.capabilities,
             policy: &self.policy,
             accepted: true,
+            supplied: &NOTHING_SUPPLIED,
         }
     }
 
@@ -330,9 +337,7 @@ impl Judged<'_> {
     }
 
     fn evidence(&self, looks: &[Look], agreed: &Look) -> Value {
-        let runs = BTreeMap::new();
-        let records: Vec<LookRecord<'_>> =
-            looks.iter().map(|look| LookRecord { look, seen: None, runs: &runs }).collect();
+        let records: Vec<LookRecord<'_>> = looks.iter().map(|look| LookRecord { look, seen: None }).collect();
         self.case().to_json(&records, agreed)
     }
 }
@@ -405,6 +410,8 @@ fn first_look(kept: &Value, judged: &Judged<'_>) -> Option<Look> {
 }
 
 const DAY_MS: i64 = 86_400_000;
+/// A house takes inputs of jobs from where the contract says, and from nowhere else.
+static NOTHING_SUPPLIED: BTreeMap<String, Sha256> = BTreeMap::new();
 
 #[cfg(test)]
 mod tests {
@@ -455,9 +462,8 @@ mod tests {
         }
 
         fn settle(&mut self, claimed: &LookRow, outcome: Outcome) -> Step {
-            let look = look_of(self.now, outcome);
-            let seen = BTreeMap::new();
-            let decision = settle(&self.house, &self.view, self.now, &mut self.ids, claimed, &look, &seen);
+            let looked = Looked { look: look_of(self.now, outcome), seen: BTreeMap::new(), attestations: Vec::new() };
+            let decision = settle(&self.house, &self.view, self.now, &mut self.ids, claimed, &looked);
             self.view.commit(decision).expect("applied")
         }
 

@@ -6,6 +6,8 @@ use super::protection::{PROTECTIONS, proved};
 use super::shape::{Field, Shape, check, may, must};
 use super::statement;
 use crate::limits;
+use crate::probe::exit_0::JobEnd;
+use crate::probe::text::plain;
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::Sha256;
@@ -143,6 +145,27 @@ impl End {
             }
             _ => Err(wrong()),
         }
+    }
+}
+
+/// How a run ended, as a document writes it: one of code, signal, limit, refused (V84). Whatever a stranger could put
+/// into a reason, it is text of bounded length here.
+pub fn exit_of(end: &JobEnd) -> Value {
+    let said = |reason: &str| match plain(reason, REASON_CHARS) {
+        text if text.is_empty() => "no reason was given".to_owned(),
+        text => text,
+    };
+    match end {
+        JobEnd::Code { code } => json!({"code": code}),
+        JobEnd::Signal { signal } => json!({"signal": signal}),
+        JobEnd::Limit { limit } | JobEnd::Time { limit } => json!({"limit": limit}),
+        JobEnd::Within { .. } => json!({"limit": "within"}),
+        JobEnd::Unenforced { mechanism, reason } => json!({"refused": mechanism, "reason": said(reason)}),
+        JobEnd::NotExecutable { reason } => json!({"refused": "exec", "reason": said(reason)}),
+        JobEnd::ArchiveRefused { path, reason } => {
+            json!({"refused": "inputs", "reason": said(&format!("{path}: {reason}"))})
+        }
+        JobEnd::Unavailable { reason, .. } => json!({"refused": "run", "reason": said(reason)}),
     }
 }
 
@@ -304,6 +327,7 @@ pub(super) const DSSE: &str = "dsse";
 const FOREIGN: &[&str] =
     &["nyx5", "tipo", "job", "at", "house", "by", "contract", "contract_sha256", "policy", SIGNATURE, DSSE];
 
+const REASON_CHARS: usize = 600;
 const NOT_SHOWN: &str = "no canary and no read-back showed it in this run";
 
 /// What no sandbox of this kind can hold still or shut.

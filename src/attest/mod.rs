@@ -24,8 +24,10 @@ pub mod dsse;
 pub mod protection;
 pub mod statement;
 
+mod bound;
 mod consistency;
 mod shape;
 
-pub use document::{About, Attestation, End, attest};
+pub use bound::bound;
+pub use document::{About, Attestation, End, attest, exit_of};
 pub use protection::{PROTECTIONS, Proof, Protection, proved};

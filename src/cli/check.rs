@@ -3,6 +3,7 @@
 //! The tests are planned, fetched, judged and joined by the functions that the arbiter of a house uses; this file only
 //! reads the file, asks for looks and prints. It sends nothing to any house and moves nothing.
 
+mod jobs;
 mod show;
 mod spec;
 
@@ -14,20 +15,21 @@ use super::settings;
 use crate::client::agent::SystemClock;
 use crate::config::show_duration;
 use crate::limits;
-use crate::observe::look::{self, Looked};
+use crate::observe::jobs::Order;
+use crate::observe::look::{Eyes, Looked, Reports, look_and_report};
 use crate::observe::{Fetcher, Override};
 use crate::probe::file::FileKind;
-use crate::probe::plan::Suite;
+use crate::probe::plan::{Capabilities, Suite};
 use crate::probe::result::TestResult;
 use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
 use crate::verdict::{self, Case, Joint, Look, LookRecord, Policy, ProbePolicy, Verdict, agree, check_json, joint};
 use crate::wire::digest::Sha256;
+use crate::wire::json::canonical_sha256;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use spec::Spec;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +42,7 @@ Examples:
   verifica check tests.toml --resolve api.forja.example:443:127.0.0.1:8443 --ca own-ca.pem --allow-private
   verifica check tests.json --evidence-out seen.json && verifica replay seen.json
   verifica check tests.json --offline seen.json
+  verifica check tests.json --input work.tar.gz=./work.tar.gz     (jobs of exit_0 tests)
 
 Asks the servers that the tests name, and nobody else. With --config the addresses, roots and names of that
 house's [probe] section, and its pace, hold here too.")]
@@ -55,6 +58,13 @@ pub struct Args {
     /// Reach a name at this address instead
     #[arg(long, value_name = "HOST:PORT:ADDR[:PORT2]", value_parser = Fetcher::parse_override)]
     resolve: Vec<Override>,
+    /// What jobs of exit_0 tests may do: the name of a policy, or a file with one [default: the configuration's with
+    /// --config, else default]
+    #[arg(long, value_name = "NAME|FILE")]
+    job_policy: Option<String>,
+    /// Take an input of a job from disk and not from its URL; its hash is still checked
+    #[arg(long, value_name = "PATH=FILE", value_parser = jobs::supplied, conflicts_with = "offline")]
+    input: Vec<jobs::Supplied>,
     /// Permit loopback and private addresses; the arbiter does not
     #[arg(long)]
     allow_private: bool,
@@ -64,7 +74,7 @@ pub struct Args {
     /// Keep what was seen in a new file, for replay
     #[arg(long, value_name = "FILE")]
     evidence_out: Option<PathBuf>,
-    /// Make one look; the arbiter makes two that must agree
+    /// Make one look, and one run of each job; the arbiter makes two looks that must agree
     #[arg(long, conflicts_with_all = ["repeat", "offline"])]
     once: bool,
     /// Make so many looks, and let all of them agree
@@ -81,6 +91,8 @@ pub struct Args {
 /// Everything that was seen, and what it came to.
 struct Outcome {
     looks: Vec<Looked>,
+    /// Of the last look.
+    reports: Reports,
     agreed: Look,
     took: Duration,
 }
@@ -104,12 +116,32 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
     let urls = UrlPolicy {
         addresses: crate::probe::address::AddressRule { allow_private: args.allow_private, ..urls.addresses },
     };
-    let capabilities = settings::capabilities();
-    let suite = Suite::from_part(spec.file.tests.root(), &urls, &capabilities);
-    let suite = Arc::new(if spec.accepted { suite.accepted() } else { suite });
+    let job_policy = match (&args.job_policy, &house) {
+        (Some(name), _) => settings::job_policy(name)?,
+        (None, Some(house)) => settings::job_policy(&house.arbiter.job_policy)?,
+        (None, None) => settings::job_policy("default")?,
+    };
+    let wanted = jobs::any(&Suite::from_part(spec.file.tests.root(), &urls, &Capabilities::network()));
+    let here = match &args.offline {
+        None => jobs::here(job_policy, wanted)?,
+        // Nothing is run: what was run is judged, wherever that was.
+        Some(_) => {
+            jobs::Here { capabilities: Capabilities::with_jobs(job_policy.wall_s()), jobs: None, policy: job_policy }
+        }
+    };
+    let capabilities = &here.capabilities;
+    let suite = Suite::from_part(spec.file.tests.root(), &urls, capabilities);
+    let suite = if spec.accepted { suite.accepted() } else { suite };
+    let order = Order { supplied: jobs::read(&args.input, &suite)?, once: args.once, ..Order::default() };
+    let mut supplied = jobs::hashes(&order);
     let started = Instant::now();
-    let looks = match &args.offline {
-        Some(path) => offline(path, &suite, &mut spec, out)?,
+    let (looks, reports, suite) = match &args.offline {
+        Some(path) => {
+            let evidence = json_source::read_file(path, out)?.value;
+            supplied = verdict::supplied(&evidence).map_err(|why| unfit(path, why))?;
+            let suite = Arc::new(suite.supplied(supplied.clone()));
+            (offline(path, &evidence, &suite, &mut spec)?, Reports::new(), suite)
+        }
         None => {
             let mut fetching = fetching;
             fetching.allow = urls.addresses.clone();
@@ -121,25 +153,31 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
                 fetching.extra_ca_pem.push(pem);
             }
             let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
-            block_on(looks(&fetcher, &suite, &spec, &policy, args, out))?
+            let eyes = Eyes { fetcher, jobs: here.jobs.clone(), timeout_ms: policy.timeout_ms };
+            let suite = Arc::new(suite.supplied(supplied.clone()));
+            let (looks, reports) = block_on(looks(&eyes, &suite, &spec, &order, &policy, args, out))?;
+            (looks, reports, suite)
         }
     };
     let agreed = looks.iter().map(|looked| looked.look.clone()).reduce(|first, second| agree(&first, &second));
     let agreed = agreed.ok_or_else(|| Failure::usage("the evidence holds no look"))?;
-    let outcome = Outcome { looks, agreed, took: started.elapsed() };
+    let outcome = Outcome { looks, reports, agreed, took: started.elapsed() };
     let case = Case {
         tests: suite.source(),
         delivery: &spec.file.delivery,
         urls: &urls,
-        capabilities: &capabilities,
+        capabilities,
         policy: &policy.stated(),
         accepted: spec.accepted,
+        supplied: &supplied,
     };
     let evidence = keep_evidence(args, &case, &outcome)?;
     let seen = outcome.looks.last().map(|looked| looked.seen.clone()).unwrap_or_default();
-    let rows = show::rows(&spec, &outcome.agreed.results, &seen);
+    let rows = show::rows(&spec, &outcome.agreed.results, &seen, &outcome.reports);
     let joint = outcome.agreed.joint();
-    let report = Report { args, policy: &policy.stated(), spec: &spec, outcome: &outcome, joint, rows, evidence };
+    let sandbox = wanted.then(|| jobs::sandbox(&here));
+    let report =
+        Report { args, policy: &policy.stated(), spec: &spec, outcome: &outcome, joint, rows, evidence, sandbox };
     if let Some(path) = &args.junit {
         let text = show::junit(&report.rows, &spec, &report.joint.razon);
         std::fs::write(path, text)
@@ -168,39 +206,43 @@ pub fn exit(results: &[TestResult]) -> Exit {
 }
 
 async fn looks(
-    fetcher: &Fetcher,
+    eyes: &Eyes,
     suite: &Arc<Suite>,
     spec: &Spec,
+    order: &Order,
     policy: &ProbePolicy,
     args: &Args,
     out: &Out,
-) -> Result<Vec<Looked>, Failure> {
+) -> Result<(Vec<Looked>, Reports), Failure> {
     let bar = if out.shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     bar.enable_steady_tick(Duration::from_millis(120));
-    let requests = suite.fetches(policy.timeout_ms).len();
+    let requests = suite.fetches(eyes.timeout_ms).len() + suite.input_fetches(eyes.timeout_ms).len();
+    let commands = suite.jobs().len();
     let count = if args.once { 1 } else { args.repeat.unwrap_or(2) };
     let pause = show_duration(i64::try_from(policy.confirm_after_ms).unwrap_or(i64::MAX));
     let mut made: Vec<Looked> = Vec::new();
+    let mut last = Reports::new();
     for n in 1..=count {
         if n > 1 {
             bar.set_message(format!("look {} of {count} is done; waiting {pause} before the next", n - 1));
             tokio::time::sleep(Duration::from_millis(policy.confirm_after_ms)).await;
         }
-        bar.set_message(format!(
-            "look {n} of {count}: {} in {}",
-            many(suite.tests().len(), "test"),
-            many(requests, "request")
-        ));
-        let looked = look::look(fetcher, suite, &spec.file.delivery, policy.timeout_ms, &SystemClock).await;
+        let doing = match commands {
+            0 => many(requests, "request"),
+            _ => format!("{}, {}", many(requests, "request"), many(commands, "command")),
+        };
+        bar.set_message(format!("look {n} of {count}: {} in {doing}", many(suite.tests().len(), "test")));
+        let (looked, reports) = look_and_report(eyes, suite, &spec.file.delivery, order, &SystemClock).await;
+        last = reports;
         let undecided = looked.look.joint().verdict == Verdict::Undecided;
         made.push(looked);
         // Nobody was asked: asking again changes nothing. And an undecided look is not confirmed by another.
-        if requests == 0 || (undecided && args.repeat.is_none()) {
+        if requests + commands == 0 || (undecided && args.repeat.is_none()) {
             break;
         }
     }
     bar.finish_and_clear();
-    Ok(made)
+    Ok((made, last))
 }
 
 fn many(n: usize, what: &str) -> String {
@@ -209,13 +251,10 @@ fn many(n: usize, what: &str) -> String {
 
 /// The looks of an evidence file, judged by the tests of this file. What was delivered is what this file says, and where
 /// it speaks of no delivery, what the evidence says.
-fn offline(path: &Path, suite: &Suite, spec: &mut Spec, out: &Out) -> Result<Vec<Looked>, Failure> {
-    let evidence = json_source::read_file(path, out)?.value;
-    let unfit = |why: String| {
-        Failure::usage("this is not an evidence file with observations in it").at(path.display()).why(why)
-    };
+fn offline(path: &Path, evidence: &Value, suite: &Suite, spec: &mut Spec) -> Result<Vec<Looked>, Failure> {
+    let unfit = |why: String| unfit(path, why);
     if spec.file.kind != FileKind::Agreement && spec.file.delivery == Delivery::default() {
-        spec.file.delivery = verdict::delivered(&evidence).map_err(unfit)?;
+        spec.file.delivery = verdict::delivered(evidence).map_err(unfit)?;
     }
     let recorded = evidence.get("looks").and_then(Value::as_array).ok_or_else(|| unfit("it has no looks".into()))?;
     let mut looks = Vec::new();
@@ -224,10 +263,18 @@ fn offline(path: &Path, suite: &Suite, spec: &mut Spec, out: &Out) -> Result<Vec
         if let Some(key) = observed.lying.first() {
             return Err(unfit(format!("look {}: the content of {} is not what its hash says", n + 1, key.url)));
         }
-        let look = Look::new(observed.at, suite.judge(&observed.seen, &spec.file.delivery), &observed.seen);
-        looks.push(Looked { look, seen: observed.seen });
+        let results = suite.judge_with_jobs(&observed.seen, &observed.runs, &spec.file.delivery);
+        let look = Look { runs: observed.runs, ..Look::new(observed.at, results, &observed.seen) };
+        let names = look.attestations();
+        let documents = evidence.get("attestations").and_then(Value::as_array).into_iter().flatten();
+        let attestations = documents.filter(|doc| names.contains(&canonical_sha256(doc))).cloned().collect();
+        looks.push(Looked { look, seen: observed.seen, attestations });
     }
     Ok(looks)
+}
+
+fn unfit(path: &Path, why: String) -> Failure {
+    Failure::usage("this is not an evidence file with observations in it").at(path.display()).why(why)
 }
 
 struct Kept {
@@ -237,13 +284,14 @@ struct Kept {
 
 fn keep_evidence(args: &Args, case: &Case<'_>, outcome: &Outcome) -> Result<Option<Kept>, Failure> {
     let Some(path) = &args.evidence_out else { return Ok(None) };
-    let runs = BTreeMap::new();
-    let records: Vec<LookRecord<'_>> = outcome
-        .looks
-        .iter()
-        .map(|looked| LookRecord { look: &looked.look, seen: Some(&looked.seen), runs: &runs })
-        .collect();
-    let text = format!("{}\n", case.to_json(&records, &outcome.agreed));
+    let records: Vec<LookRecord<'_>> =
+        outcome.looks.iter().map(|looked| LookRecord { look: &looked.look, seen: Some(&looked.seen) }).collect();
+    let mut file = case.to_json(&records, &outcome.agreed);
+    let attestations: Vec<&Value> = outcome.looks.iter().flat_map(|looked| &looked.attestations).collect();
+    if !attestations.is_empty() {
+        file["attestations"] = json!(attestations);
+    }
+    let text = format!("{file}\n");
     keyfile::write_new(path, text.as_bytes(), 0o644)?;
     Ok(Some(Kept { path: path.display().to_string(), sha256: Sha256::of(&text) }))
 }
@@ -270,6 +318,8 @@ struct Report<'a> {
     joint: Joint,
     rows: Vec<show::Row<'a>>,
     evidence: Option<Kept>,
+    /// Where the file has jobs.
+    sandbox: Option<Value>,
 }
 
 impl Report<'_> {
@@ -293,6 +343,10 @@ impl Report<'_> {
         doc["no_house_accepts"] = unsignable.map(|(at, why)| json!({"at": at, "reason": why})).unwrap_or_default();
         doc["would_settle"] = self.would_settle().unwrap_or_default();
         let kept = |kept: &Kept| json!({"path": kept.path, "sha256": kept.sha256, "signed": false});
+        if let Some(sandbox) = &self.sandbox {
+            doc["sandbox"] = sandbox.clone();
+            doc["jobs"] = jobs::to_json(&self.outcome.reports, &self.outcome.looks);
+        }
         doc["evidence"] = self.evidence.as_ref().map(kept).unwrap_or_default();
         doc
     }
@@ -307,7 +361,10 @@ impl Report<'_> {
             spec.sha256.hex().get(..8).unwrap_or_default(),
             self.policy.name
         ));
-        self.rows.iter().for_each(|row| show::line(row, self.args.allow_private, out));
+        for row in &self.rows {
+            show::line(row, self.args.allow_private, out);
+            jobs::line(row.n, &self.outcome.reports, &self.outcome.looks, out);
+        }
         for row in self.rows.iter().filter(|row| row.result.outcome != crate::probe::result::Outcome::Pass) {
             out.line("");
             out.line(show::block(row, spec, out));
@@ -347,6 +404,16 @@ impl Report<'_> {
             }
         };
         out.say(format!("\nchecks made\n  - {how}"));
+        if let Some(sandbox) = &self.sandbox {
+            let policy = sandbox.pointer("/policy/name").and_then(Value::as_str).unwrap_or_default();
+            match sandbox.get("missing").and_then(Value::as_str) {
+                Some(missing) => out.say(format!("  - the sandbox cannot be enforced here: {}", clean(missing))),
+                None if self.args.offline.is_some() => {}
+                None => out.say(format!(
+                    "  - jobs ran under the policy {policy}; the sandbox was proved before each of them (verifica doctor)"
+                )),
+            }
+        }
     }
 
     fn told_settlement(&self) -> String {

@@ -6,6 +6,7 @@
 use super::json_source;
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
+use crate::attest::bound;
 use crate::refusal::Exit;
 use crate::verdict::{check_json, replay_with};
 use crate::wire::digest::Sha256;
@@ -39,8 +40,11 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit, Failure> {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(keyfile::cannot(&error, "the folder of observations cannot be read", folder));
     }
-    let replayed = replay_with(&evidence, &load)
+    let mut replayed = replay_with(&evidence, &load)
         .map_err(|why| Failure::usage("the evidence cannot be judged").at(args.file.display()).why(why))?;
+    let (checks, differences) = bound(&evidence);
+    replayed.checks.extend(checks);
+    replayed.differences.extend(differences);
     let exit = if replayed.same() { Exit::Ok } else { Exit::Fail };
     if out.json {
         let mut doc = check_json(&replayed.results);

@@ -10,8 +10,11 @@ use crate::client::resolver::HostOverride;
 use crate::config::Config;
 use crate::daemon::{self, ArbiterOptions, Ended, Listen, ServeError, ServeOptions, TlsFiles};
 use crate::observe::Fetcher;
+use crate::observe::jobs::{Jobs, JobsConfig};
+use crate::probe::plan::Capabilities;
 use crate::refusal::Exit;
 use crate::store::StoreError;
+use crate::wire::address::SystemName;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -83,7 +86,10 @@ pub fn run(args: &Args, config: Option<&Path>, verbose: u8, out: &Out) -> Result
 /// All that the daemon needs, from a configuration; reads the secrets that it names.
 pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure> {
     settings::make_folder(&config.data_dir, 0o700)?;
-    let house = config.house(settings::domain_key(config)?, settings::capabilities());
+    let key = settings::domain_key(config)?;
+    let policy = config.job_policy().ok_or_else(|| Failure::usage("there is no policy for jobs"))?;
+    let capabilities = if config.arbiter.enabled { Jobs::offered_here(&policy) } else { Capabilities::network() };
+    let house = config.house(key.clone(), capabilities);
     let mut options = ServeOptions::new(house, listen, store_file(&config.data_dir));
     options.tls = config.tls.as_ref().map(|tls| TlsFiles { certificates: tls.cert.clone(), key: tls.key.clone() });
     options.admin_token = Some(settings::admin_token(&config.admin_token_file)?.to_string().into());
@@ -95,7 +101,11 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
         let slots = fetching.slots;
         let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
         let tick = Duration::from_millis(config.arbiter.tick_ms.unsigned_abs());
-        options.arbiter = Some(ArbiterOptions { fetcher, slots, tick });
+        let by = config.domain.system(SystemName::Verifica).to_string();
+        let at_once = config.arbiter.job_slots;
+        let house = Some(config.domain.to_string());
+        let jobs = Jobs::new(JobsConfig { policy, at_once, key, house, by: Some(by) });
+        options.arbiter = Some(ArbiterOptions { fetcher, slots, tick, jobs: Some(jobs) });
     }
     Ok(options)
 }

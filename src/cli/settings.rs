@@ -7,9 +7,9 @@ use crate::config::{self, Config};
 use crate::limits;
 use crate::observe::{Deadlines, FetcherConfig};
 use crate::probe::address::AddressRule;
-use crate::probe::plan::Capabilities;
 use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
+use crate::sandbox::JobPolicy;
 use crate::verdict::ProbePolicy;
 use crate::wire::key::SigningKey;
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub fn load(given: Option<&Path>, out: &Out) -> Result<Config, Failure> {
             if ProbePolicy::named(&config.arbiter.policy).is_none() {
                 config.arbiter.policy_file = Some(probe_policy(&config.arbiter.policy)?);
             }
+            config.arbiter.job_policy_file = Some(job_policy(&config.arbiter.job_policy)?);
             Ok(config)
         }
         Err(faults) => Err(diagnose::failure("the configuration", &shown, &text, &faults, out.colours_errors())),
@@ -83,9 +84,23 @@ pub fn probe_policy(name: &str) -> Result<ProbePolicy, Failure> {
     ProbePolicy::parse(&text).map_err(|why| Failure::usage("the policy cannot be used").at(path.display()).why(why))
 }
 
-/// What this build can run. One answer for the arbiter of a house and for a dry run.
-pub fn capabilities() -> Capabilities {
-    Capabilities { unenforced: Some("this build has no sandbox".to_owned()), ..Capabilities::network() }
+/// A policy for jobs that ships with the program, or one in a file.
+pub fn job_policy(name: &str) -> Result<JobPolicy, Failure> {
+    if let Some(policy) = JobPolicy::named(name) {
+        return Ok(policy);
+    }
+    let path = Path::new(name);
+    let known = JobPolicy::names();
+    if !path.exists() {
+        let failure = Failure::usage(format!("there is no policy {name:?} for jobs"));
+        return Err(match config::nearest(name, &known) {
+            Some(near) => failure.hint(format!("did you mean {near}")),
+            None => failure.hint(format!("known: {}; or name a file", known.join(", "))),
+        });
+    }
+    let text =
+        std::fs::read_to_string(path).map_err(|error| keyfile::cannot(&error, "the policy cannot be read", path))?;
+    JobPolicy::parse(&text).map_err(|why| Failure::usage("the policy cannot be used").at(path.display()).why(why))
 }
 
 /// Probes reach the public internet, and nothing else.

@@ -7,7 +7,7 @@ use super::output::{Failure, Out, Style, brief, clean};
 use super::who::extra_roots;
 use super::{block_on, json_source};
 use crate::attest::statement::{self, Statement};
-use crate::attest::{Attestation, dsse};
+use crate::attest::{Attestation, bound, dsse};
 use crate::client::agent::{self as lib, HouseClient};
 use crate::config::house_url;
 use crate::limits;
@@ -152,7 +152,7 @@ fn documents(value: &Value) -> Vec<Value> {
         return [Some(value), carried].into_iter().flatten().cloned().collect();
     }
     let attestations = value.get("attestations").and_then(Value::as_array).into_iter().flatten();
-    let inner = ["envelope", "veredicto", "receipt", "record", "card", "contract", "seal"]
+    let inner = ["envelope", "veredicto", "receipt", "record", "card", "contract", "seal", "look"]
         .iter()
         .filter_map(|name| value.get(*name));
     let history = value.get("history").and_then(Value::as_array).into_iter().flatten();
@@ -175,6 +175,12 @@ fn beside(file: &Value, doc: &Value, checked: &mut Checked) {
         checked
             .checks
             .push("the evidence in this file is the one that the verdict names; replay judges it again".into());
+        let (checks, differences) = bound(file);
+        checked.checks.extend(checks);
+        if let Some(difference) = differences.into_iter().next() {
+            checked.fault = Some(difference);
+            return;
+        }
     }
     let contract = file.get("contract").filter(|contract| contract.is_object()).unwrap_or(file);
     if contract.get("history").is_some() && contract.get("id") != doc.get("contract") {

@@ -119,9 +119,14 @@ fn what_this_version_does_not_serve_is_refused_by_name() {
 }
 
 #[test]
-fn a_key_that_does_nothing_is_said_and_a_policy_is_a_name_or_a_path() {
-    let (_, warnings) = with_env("domain = \"a.b\"\n[arbiter]\njob_slots = 2\n", &[]).expect("read");
-    assert!(warnings.iter().any(|warning| warning.message.contains("arbiter.job_slots does nothing")), "{warnings:?}");
+fn jobs_have_slots_and_a_policy_and_a_policy_is_a_name_or_a_path() {
+    let with_jobs = "domain = \"a.b\"\n[arbiter]\njob_slots = 3\njob_policy = \"strict\"\n";
+    let (config, _) = with_env(with_jobs, &[]).expect("read");
+    assert_eq!((config.arbiter.job_slots, config.arbiter.job_policy.as_str()), (3, "strict"));
+    assert_eq!(config.job_policy().map(|policy| policy.name), Some("strict".to_owned()));
+    for bad in ["job_slots = 0", "job_slots = 257", "job_policy = \"lax\""] {
+        assert!(with_env(&format!("domain = \"a.b\"\n[arbiter]\n{bad}\n"), &[]).is_err(), "{bad}");
+    }
     let mut config = read_text("domain = \"a.b\"\n[arbiter]\npolicy = \"./slow.toml\"\n").expect("read");
     assert!(config.arbiter.policy.ends_with("slow.toml") && config.arbiter.policy.len() > "./slow.toml".len());
     let slow = ProbePolicy { name: "slow".into(), confirm_after_ms: 9_000, ..ProbePolicy::default() };

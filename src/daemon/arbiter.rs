@@ -4,16 +4,20 @@
 //! It sleeps until it is called or the next look is due. A look holds a lease, renewed while it waits its turn at a busy
 //! host; a worker that dies lets it lapse and the look comes back. Nothing here decides anything.
 
+use super::offer::offer_again;
 use crate::arbiter::settle::{self, Posted, Step, Task};
 use crate::ids::Ids;
 use crate::limits;
 use crate::observe::Fetcher;
-use crate::observe::look::{Looked, look};
+use crate::observe::jobs::{Jobs, Order};
+use crate::observe::look::{Eyes, Looked, look};
+use crate::probe::exit_0::JobEnd;
 use crate::probe::plan::Suite;
 use crate::probe::url::UrlPolicy;
 use crate::record::{Contract, Decision, LookRow};
 use crate::refusal::Refusal;
 use crate::server::Doors;
+use crate::wire::Sha256;
 use crate::wire::auth::Relay;
 use serde_json::Value;
 use std::sync::Arc;
@@ -25,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct ArbiterOptions {
     pub fetcher: Fetcher,
+    /// What runs the jobs of `exit_0` tests; whether they are offered is said by the house's settings.
+    pub jobs: Option<Jobs>,
     /// Connections that the probes may have open at once.
     pub slots: usize,
     /// How long it sleeps at most when nothing calls it.
@@ -34,16 +40,20 @@ pub struct ArbiterOptions {
 #[derive(Clone)]
 pub(super) struct Arbiter {
     doors: Arc<Doors>,
-    fetcher: Fetcher,
+    eyes: Eyes,
     slots: usize,
     tick: Duration,
+    /// Held by whoever asks this host again what it can run.
+    asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Arbiter {
     pub(super) fn new(doors: Arc<Doors>, options: ArbiterOptions) -> Arbiter {
+        let timeout_ms = doors.house().settings.policy.timeout_ms;
         Arbiter {
             doors,
-            fetcher: options.fetcher,
+            eyes: Eyes { fetcher: options.fetcher, jobs: options.jobs, timeout_ms },
+            asking: Arc::default(),
             slots: options.slots.max(1) * limits::LOOKS_PER_SLOT,
             tick: options.tick,
         }
@@ -70,6 +80,9 @@ impl Arbiter {
                 () = tokio::time::sleep(sleep), if free > 0 => {}
                 Some(_) = under_way.join_next(), if !under_way.is_empty() => {}
             }
+        }
+        if let Some(jobs) = &self.eyes.jobs {
+            jobs.stop();
         }
         under_way.shutdown().await;
     }
@@ -115,6 +128,7 @@ impl Arbiter {
             Task::Post(envelope) => self.post(row, envelope).await,
             Task::Look(contract) => {
                 let Some((row, looked)) = self.look(row, &contract).await? else { return Ok(()) };
+                self.offer_again_after(&looked).await;
                 match self.settle(&row, looked).await? {
                     Step::Post(envelope) => self.post(row, envelope).await,
                     Step::Undecided { due, reason } => {
@@ -130,21 +144,41 @@ impl Arbiter {
     /// Looks, and keeps the lease meanwhile; `None` when the row went to somebody else, or was put off because a host has
     /// a long queue.
     async fn look(&self, mut row: LookRow, contract: &Contract) -> Result<Option<(LookRow, Looked)>, Refusal> {
-        let settings = &self.doors.house().settings;
+        let house = self.doors.house();
+        let settings = &house.settings;
         let urls = UrlPolicy { addresses: settings.addresses.clone() };
         let suite = Arc::new(Suite::from_terms(&contract.terms, &urls, &settings.capabilities).accepted());
-        if let Some(wait) = self.fetcher.crowded(&suite.fetches(settings.policy.timeout_ms)) {
+        let (fetcher, timeout_ms) = (&self.eyes.fetcher, self.eyes.timeout_ms);
+        let has_jobs = !suite.jobs().is_empty();
+        let queue = self.eyes.jobs.as_ref().filter(|_| has_jobs).and_then(Jobs::crowded);
+        let asked = [suite.fetches(timeout_ms), suite.input_fetches(timeout_ms)].concat();
+        if let Some(wait) = queue.max(fetcher.crowded(&asked)) {
             let due = self.doors.now().plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
             self.doors.commit(move |view| Ok(settle::put_off(view, &row, due))).await?;
             return Ok(None);
         }
         let delivery = settle::delivery_of(contract);
-        let looking = look(&self.fetcher, &suite, &delivery, settings.policy.timeout_ms, &*self.doors.clock);
+        let order = Order {
+            contract: Some(contract.id.clone()),
+            contract_sha256: contract.more.get("quote_sha256").and_then(Value::as_str).and_then(Sha256::parse),
+            ..Order::default()
+        };
+        let looking = look(&self.eyes, &suite, &delivery, &order, &*self.doors.clock);
         tokio::pin!(looking);
+        let mut again = tokio::time::interval(Duration::from_millis(limits::JOB_RECHECK_MS));
         let half = Duration::from_millis(limits::LOOK_LEASE_MS.unsigned_abs() / 2);
         loop {
             tokio::select! {
                 looked = &mut looking => return Ok(Some((row, looked))),
+                // A party that settled by hand waits for no job, and the job is of no use to anybody.
+                _ = again.tick(), if has_jobs => {
+                    let (house, claimed) = (self.doors.house(), row.clone());
+                    let task = self.doors.read(move |reader| Ok(settle::task(&house, reader, &claimed))).await?;
+                    if !matches!(task, Task::Look(_)) {
+                        self.doors.commit(move |view| Ok(settle::drop_row(view, &row))).await?;
+                        return Ok(None);
+                    }
+                }
                 () = tokio::time::sleep(half) => {
                     let until = self.doors.now().plus(limits::LOOK_LEASE_MS);
                     let claimed = row.clone();
@@ -157,12 +191,25 @@ impl Arbiter {
         }
     }
 
+    /// A sandbox that refuses was there when it was offered, or this host has found it again meanwhile.
+    async fn offer_again_after(&self, looked: &Looked) {
+        let refused = |end: &JobEnd| matches!(end, JobEnd::Unenforced { .. });
+        let Some(jobs) = &self.eyes.jobs else { return };
+        if !looked.look.runs.values().flatten().any(|run| refused(&run.end)) {
+            return;
+        }
+        let Ok(_one) = self.asking.try_lock() else { return };
+        if let Err(reason) = offer_again(&self.doors, jobs).await {
+            tracing::error!(event = "offer_not_renewed", reason);
+        }
+    }
+
     async fn settle(&self, row: &LookRow, looked: Looked) -> Result<Step, Refusal> {
         let (house, claimed, now, seed) = (self.doors.house(), row.clone(), self.doors.now(), self.doors.seed()?);
         self.doors
             .commit(move |view| {
                 let mut ids = Ids::from_seed(seed);
-                Ok(settle::settle(&house, view, now, &mut ids, &claimed, &looked.look, &looked.seen))
+                Ok(settle::settle(&house, view, now, &mut ids, &claimed, &looked))
             })
             .await
     }

@@ -4,6 +4,7 @@
 //! the demo and in tests.
 
 mod arbiter;
+mod offer;
 mod queue;
 mod serve;
 mod signals;

@@ -5,6 +5,7 @@
 //! the deadline, the store closes last. What could not finish is still in the store and comes back with the next start.
 
 use super::arbiter::{Arbiter, ArbiterOptions};
+use super::offer::offer_again;
 use super::queue;
 use crate::client::agent::SystemClock;
 use crate::client::dns::{SystemDns, TxtLookup};
@@ -13,9 +14,11 @@ use crate::client::resolver::{HostOverride, Resolver};
 use crate::client::tls;
 use crate::limits;
 use crate::mail;
+use crate::observe::jobs::Jobs;
 use crate::probe::address::AddressRule;
 use crate::record::{Change, Decision, House};
 use crate::refusal::Refusal;
+use crate::sandbox;
 use crate::server::{App, Doors, Listener, Tls, router};
 use crate::store::{Store, StoreError};
 use crate::time::Clock;
@@ -90,6 +93,7 @@ pub struct Running {
     workers: Vec<JoinHandle<()>>,
     tls: Option<(Tls, TlsFiles)>,
     drain: Duration,
+    jobs: Option<Jobs>,
 }
 
 /// What an end in order left behind.
@@ -145,6 +149,11 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
         tokio::spawn(queue::run(doors.clone(), stopping.clone())),
         tokio::spawn(housekeeping(doors.clone(), stopping.clone())),
     ];
+    let jobs = options.arbiter.as_ref().and_then(|options| options.jobs.clone());
+    if jobs.is_some() {
+        // Whatever a house that crashed has left behind of its jobs.
+        let _ = tokio::task::spawn_blocking(sandbox::sweep).await;
+    }
     if let Some(options) = options.arbiter {
         let arbiter = Arbiter::new(doors.clone(), options);
         workers.push(tokio::spawn(arbiter.run(stopping.clone())));
@@ -156,7 +165,8 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     app.started();
     let local_addr = listener.local_addr();
     tracing::info!(event = "ready", domain = %doors.house().domain, listen = %local_addr);
-    Ok(Running { doors, local_addr, stopping, listener: Some(listener), workers, tls, drain: options.drain })
+    let listener = Some(listener);
+    Ok(Running { doors, local_addr, stopping, listener, workers, tls, drain: options.drain, jobs })
 }
 
 impl Running {
@@ -182,6 +192,14 @@ impl Running {
         tls.replace(&certificates, &key)?;
         tracing::info!(event = "tls_reloaded");
         Ok(true)
+    }
+
+    /// Asks this host again what it can run; verifica@'s card says what it answers. Answers whether that is news.
+    pub async fn offer_again(&self) -> Result<bool, String> {
+        match &self.jobs {
+            Some(jobs) => offer_again(&self.doors, jobs).await,
+            None => Ok(false),
+        }
     }
 
     /// Ends in order: no new connections, what is under way finishes, at most until the deadline.
@@ -229,7 +247,7 @@ async fn open_store(path: &Path, domain: &Domain) -> Result<Store, ServeError> {
 }
 
 /// The house's own agents and its card, made at the first start and made anew when what they say has changed.
-async fn install_own_cards(doors: &Doors) -> Result<(), Refusal> {
+pub(super) async fn install_own_cards(doors: &Doors) -> Result<(), Refusal> {
     let (house, now) = (doors.house(), doors.now());
     let stored = doors.read(|reader| reader.domain_card()).await?;
     let install = doors.commit(move |view| {

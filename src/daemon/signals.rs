@@ -1,5 +1,5 @@
 //! Signals, and what the service manager is told: SIGTERM and SIGINT end the house in order, a second one at once; SIGHUP
-//! reads the certificate again. The caller learns how it ended.
+//! reads the certificate again, and asks this host again what it can run. The caller learns how it ended.
 
 use super::{Drained, Running};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,7 +23,7 @@ pub async fn until_ended(running: Running) -> std::io::Result<Ended> {
     loop {
         tokio::select! {
             _ = either(&mut terminate, &mut interrupt) => break,
-            _ = hangup.recv() => reload(&running),
+            _ = hangup.recv() => reload(&running).await,
             reason = running.poisoned() => {
                 tracing::error!(event = "store_failed", reason = %reason);
                 tell(&[sd_notify::NotifyState::Stopping]);
@@ -42,9 +42,12 @@ pub async fn until_ended(running: Running) -> std::io::Result<Ended> {
     }
 }
 
-fn reload(running: &Running) {
+async fn reload(running: &Running) {
     if let Err(reason) = running.reload_tls() {
         tracing::error!(event = "tls_not_reloaded", reason = %reason);
+    }
+    if let Err(reason) = running.offer_again().await {
+        tracing::error!(event = "offer_not_renewed", reason = %reason);
     }
 }
 

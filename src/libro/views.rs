@@ -1,6 +1,6 @@
 //! How contracts and accounts are shown to those who may see them.
 
-use crate::record::{Contract, ContractState, Mandate};
+use crate::record::{Contract, ContractState, LookRow, Mandate};
 use crate::wire::json::canonical;
 use serde_json::{Value, json};
 
@@ -11,6 +11,18 @@ pub fn contract(contract: &Contract) -> Value {
         let (phase, outcome) = acp(contract.state);
         let acp = json!({"phase": phase, "outcome": outcome, "state": contract.state.as_str()});
         object.insert("acp".into(), acp);
+    }
+    doc
+}
+
+/// The same for its parties: while an arbiter has not decided, what its last look came to and when the next is due. A
+/// sandbox that refused to run a job says so in a signed document there.
+pub fn watched(of: &Contract, look: Option<&LookRow>) -> Value {
+    let mut doc = contract(of);
+    if let (Some(object), Some(look)) = (doc.as_object_mut(), look.filter(|look| !look.done && look.last.is_some())) {
+        let mut told = look.last.clone().unwrap_or_default();
+        told["next"] = json!(look.due);
+        object.insert("look".into(), told);
     }
     doc
 }

@@ -1,41 +1,64 @@
-//! One look: every fetch that the tests of a contract need, then one judgement of what was seen. The daemon's arbiter
-//! and a seller's dry run call this same function.
+//! One look: every fetch that the tests of a contract need, every job of theirs, then one judgement of what was seen. The
+//! daemon's arbiter and a seller's dry run call this same function.
 //!
 //! Judging is pure, and runs where its cost delays no connection. Should it panic, the look is undecided and the fault
 //! is ours: never a pass, never a fail.
 
 use super::Fetcher;
-use crate::probe::observation::{Cause, FetchKey, Observation};
+use super::jobs::{Jobs, Order, Ran};
+use crate::probe::observation::Cause;
 use crate::probe::plan::Suite;
 use crate::probe::result::{Evidence, Outcome, TestResult};
 use crate::probe::sha256::Delivery;
+use crate::sandbox::JobReport;
 use crate::time::Clock;
 use crate::verdict::Look;
+pub use crate::verdict::Looked;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A look, with what it saw.
-#[derive(Clone, Debug)]
-pub struct Looked {
-    pub look: Look,
-    pub seen: BTreeMap<FetchKey, Observation>,
+/// What a look is made with. Cheap to clone.
+#[derive(Clone)]
+pub struct Eyes {
+    pub fetcher: Fetcher,
+    /// Where no jobs are run, a suite with jobs is not judgeable (see [`Suite`]), and none is run here either.
+    pub jobs: Option<Jobs>,
+    /// The deadline of each request.
+    pub timeout_ms: u64,
 }
 
-/// Looks once, with new names and new connections. `timeout_ms` is the deadline of each request.
-pub async fn look(
-    fetcher: &Fetcher,
+/// Looks once, with new names and new connections.
+pub async fn look(eyes: &Eyes, suite: &Arc<Suite>, delivery: &Delivery, order: &Order, clock: &dyn Clock) -> Looked {
+    look_and_report(eyes, suite, delivery, order, clock).await.0
+}
+
+/// The same, with the last report of each job for a person.
+pub async fn look_and_report(
+    eyes: &Eyes,
     suite: &Arc<Suite>,
     delivery: &Delivery,
-    timeout_ms: u64,
+    order: &Order,
     clock: &dyn Clock,
-) -> Looked {
+) -> (Looked, Reports) {
     let at = clock.now();
-    let seen = Arc::new(fetcher.look(&suite.fetches(timeout_ms)).await);
-    let (judged, judging, delivery) = (suite.clone(), seen.clone(), delivery.clone());
-    let results = results(suite, move || judged.judge(&judging, &delivery)).await;
-    let look = Look::new(at, results, &seen);
-    Looked { look, seen: Arc::unwrap_or_clone(seen) }
+    let fetches = suite.fetches(eyes.timeout_ms);
+    let run = async {
+        match &eyes.jobs {
+            Some(jobs) => jobs.run(&eyes.fetcher, suite, delivery, eyes.timeout_ms, order, clock).await,
+            None => Ran::default(),
+        }
+    };
+    let (mut seen, ran) = tokio::join!(eyes.fetcher.look(&fetches), run);
+    seen.extend(ran.seen);
+    let seen = Arc::new(seen);
+    let (judged, judging, delivery, runs) = (suite.clone(), seen.clone(), delivery.clone(), ran.runs.clone());
+    let results = results(suite, move || judged.judge_with_jobs(&judging, &runs, &delivery)).await;
+    let look = Look { runs: ran.runs, ..Look::new(at, results, &seen) };
+    (Looked { look, seen: Arc::unwrap_or_clone(seen), attestations: ran.attestations }, ran.last)
 }
+
+/// Reports of jobs, by the position of their test.
+pub type Reports = BTreeMap<usize, JobReport>;
 
 /// What `judge` answers, or that it failed, for every test of the suite.
 async fn results(suite: &Suite, judge: impl FnOnce() -> Vec<TestResult> + Send + 'static) -> Vec<TestResult> {

@@ -15,6 +15,7 @@ mod body;
 mod connect;
 mod exchange;
 mod head;
+pub mod jobs;
 pub mod look;
 mod pace;
 mod resolve;

@@ -1,16 +1,20 @@
 //! `exit_0`: a command ends with status 0 in the sandbox (V44, V45, V82). Here it is parsed, and the runs that the
 //! sandbox reports are judged; nothing here starts a process.
 
-use super::content::Decision;
+use super::content::{self, Decision, Need, ViewEnd};
 use super::fields::{self, Fields, Flaw, VALUE_CHARS};
 use super::json::{Kind, Value};
-use super::observation::Cause;
+use super::observation::{Cause, End, FetchKey, Method, Observation, Seen};
+use super::plan::ACCEPT_ANY;
 use super::result::{Evidence, Outcome, UNENFORCED};
+use super::sha256::Delivery;
 use super::text;
 use super::url::{Target, UrlPolicy};
 use crate::limits;
 use crate::wire::Sha256;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 pub struct Exit0 {
@@ -47,6 +51,15 @@ pub enum Unpack {
     TarGz,
     #[serde(rename = "zip")]
     Zip,
+}
+
+/// What became of the inputs of a look.
+#[derive(Clone, Copy, Debug)]
+pub struct Came<'a> {
+    pub seen: &'a BTreeMap<FetchKey, Observation>,
+    pub delivery: &'a Delivery,
+    /// Inputs that somebody supplied from disk, by path; nobody was asked for them.
+    pub supplied: &'a BTreeMap<String, Sha256>,
 }
 
 /// One run of the job, as the sandbox reports it.
@@ -116,8 +129,20 @@ impl Exit0 {
         Ok(Exit0 { argv, inputs, within_s })
     }
 
-    /// Judges all runs of one look. They must agree (V5).
-    pub(super) fn judge(&self, runs: &[JobRun], evidence: &mut Evidence) -> Decision {
+    /// The hash of every input, once all of them are what was agreed. An input that did not come, or came otherwise, is
+    /// nobody's failure: the decision is undecided (V44).
+    pub fn inputs_ready(&self, came: Came<'_>) -> Result<Vec<Sha256>, Decision> {
+        self.inputs.iter().map(|input| input.ready(came)).collect()
+    }
+
+    /// Judges all runs of one look, once the inputs are there. The runs must agree (V5).
+    pub(super) fn judge(&self, runs: &[JobRun], came: Came<'_>, evidence: &mut Evidence) -> Decision {
+        if !self.inputs.is_empty() {
+            evidence.insert("inputs".to_owned(), self.inputs.iter().map(|input| input.stated(came)).collect());
+        }
+        if let Err(decision) = self.inputs_ready(came) {
+            return decision;
+        }
         let attestations: Vec<serde_json::Value> =
             runs.iter().filter_map(|run| run.attestation).map(|hash| serde_json::Value::from(hash.hex())).collect();
         if !attestations.is_empty() {
@@ -151,6 +176,73 @@ impl Exit0 {
             last = next;
         }
         last
+    }
+}
+
+impl Input {
+    /// The request that brings it.
+    pub fn key(&self) -> FetchKey {
+        self.target.key(Method::Get, ACCEPT_ANY)
+    }
+
+    fn ready(&self, came: Came<'_>) -> Result<Sha256, Decision> {
+        let about =
+            |(outcome, why): Decision| (outcome, format!("the input {}: {why}", text::quote(&self.path, VALUE_CHARS)));
+        let expected = self.expected(came.delivery).map_err(about)?;
+        let other = |seen: Sha256| {
+            (Outcome::Undecided(Cause::Origin), format!("it has the sha256 {seen}, expected {expected}"))
+        };
+        if let Some(seen) = came.supplied.get(&self.path) {
+            return if *seen == expected { Ok(expected) } else { Err(about(other(*seen))) };
+        }
+        let Some(observation) = came.seen.get(&self.key()) else {
+            return Err(about((Outcome::Undecided(Cause::Ours), "it was not fetched".to_owned())));
+        };
+        let cut = |bytes: u64| {
+            (Outcome::Undecided(Cause::Host), format!("it has more than the {bytes} bytes that this host gives to it"))
+        };
+        if let Seen::Response(response) = &observation.seen
+            && response.content.end == End::Cut
+        {
+            return Err(about(cut(response.content.bytes.saturating_sub(1))));
+        }
+        let most = limits::JOB_INPUT_BYTES_MAX;
+        match content::body(observation, Need { read: most + 1, keep: 0 }) {
+            // Nothing to read there is no fault of the job's.
+            Err((Outcome::Fail, why)) => Err(about((Outcome::Undecided(Cause::Origin), why))),
+            Err(decision) => Err(about(decision)),
+            Ok(view) if view.end == ViewEnd::Cut => Err(about(cut(most))),
+            Ok(view) if view.content.sha256 == expected => Ok(expected),
+            Ok(view) => Err(about(other(view.content.sha256))),
+        }
+    }
+
+    fn expected(&self, delivery: &Delivery) -> Result<Sha256, Decision> {
+        let contract = |why: String| (Outcome::Undecided(Cause::Contract), why);
+        match (self.sha256, delivery.evidence_sha256.as_deref()) {
+            (InputHash::Fixed(hash), _) => Ok(hash),
+            (InputHash::Evidence, None | Some("")) => Err(contract(
+                "its hash is the one that the delivery declares, and the delivery declares none".to_owned(),
+            )),
+            (InputHash::Evidence, Some(declared)) => Sha256::parse(declared).ok_or_else(|| {
+                let shown = text::quote(declared, VALUE_CHARS);
+                contract(format!("its hash is the one that the delivery declares, and {shown} is not a sha256"))
+            }),
+        }
+    }
+
+    /// For the evidence: where it is from and which observation it is.
+    fn stated(&self, came: Came<'_>) -> serde_json::Value {
+        let mut out = json!({"path": self.path, "url": self.target.text()});
+        match (came.supplied.get(&self.path), came.seen.get(&self.key())) {
+            (Some(seen), _) => out["supplied"] = json!(seen),
+            (None, Some(observation)) => out["observation"] = json!(observation.sha256()),
+            (None, None) => {}
+        }
+        if let Ok(expected) = self.expected(came.delivery) {
+            out["sha256"] = json!(expected);
+        }
+        out
     }
 }
 

@@ -5,7 +5,7 @@
 //! judges the same observations to the same bytes.
 
 use super::content;
-use super::exit_0::{Exit0, JobRun};
+use super::exit_0::{Came, Exit0, JobRun};
 use super::json::{Document, Fault, Kind, Value};
 use super::observation::{Cause, FetchKey, FetchPlan, Method, Observation};
 use super::result::{Evidence, Outcome, TestResult, UNENFORCED};
@@ -15,6 +15,7 @@ use super::test::{Claim, Parsed, Test, described};
 use super::text;
 use super::url::{Target, UrlPolicy};
 use crate::limits;
+use crate::wire::Sha256;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this host can run.
@@ -25,16 +26,30 @@ pub struct Capabilities {
     pub job_wall_s: u64,
     /// Why the sandbox cannot be enforced, where that is why `exit_0` is not among the types (V81).
     pub unenforced: Option<String>,
+    /// What jobs are run under.
+    pub jobs: Option<JobRules>,
+}
+
+/// The policy of jobs as evidence names it: two looks under different ones do not confirm each other.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct JobRules {
+    pub policy: String,
+    /// Of the values in force.
+    pub sha256: Sha256,
+    /// How many runs of one look must agree.
+    pub runs: u32,
 }
 
 /// The tests of one contract.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Suite {
     tests: Vec<Planned>,
     /// Why the suite as a whole cannot be judged (V75); then no test of it is run.
     refused: Option<String>,
     /// The tests as text, for evidence.
     source: String,
+    /// Inputs of jobs that were supplied from disk, by path.
+    supplied: BTreeMap<String, Sha256>,
 }
 
 /// One test as it will be judged.
@@ -60,12 +75,12 @@ impl Capabilities {
     /// Everything but jobs.
     pub fn network() -> Capabilities {
         let types = TestType::ALL.iter().copied().filter(|t| *t != TestType::Exit0).collect();
-        Capabilities { types, job_wall_s: 0, unenforced: None }
+        Capabilities { types, ..Capabilities::default() }
     }
 
     /// Everything, with jobs that may take up to `job_wall_s` seconds.
     pub fn with_jobs(job_wall_s: u64) -> Capabilities {
-        Capabilities { types: TestType::ALL.iter().copied().collect(), job_wall_s, unenforced: None }
+        Capabilities { types: TestType::ALL.iter().copied().collect(), job_wall_s, ..Capabilities::default() }
     }
 
     /// The types by name, in a stable order: what the card of the arbiter declares.
@@ -91,7 +106,7 @@ impl Suite {
     pub fn from_terms(terms: &serde_json::Value, policy: &UrlPolicy, capabilities: &Capabilities) -> Suite {
         match declared(terms) {
             Some(tests) => Suite::from_tests(tests, policy, capabilities),
-            None => Suite { tests: Vec::new(), refused: None, source: NO_TESTS.to_owned() },
+            None => Suite { source: NO_TESTS.to_owned(), ..Suite::default() },
         }
     }
 
@@ -105,7 +120,7 @@ impl Suite {
         let source = tests.to_string();
         match Document::read(&source) {
             Ok(document) => Suite::from_value(document.root(), source, policy, capabilities),
-            Err(fault) => Suite { tests: Vec::new(), refused: Some(unreadable(&fault)), source },
+            Err(fault) => Suite { refused: Some(unreadable(&fault)), source, ..Suite::default() },
         }
     }
 
@@ -137,7 +152,7 @@ impl Suite {
             Some(_) => Vec::new(),
             None => list.into_iter().map(|test| plan(test, policy, capabilities)).collect(),
         };
-        Suite { tests, refused, source }
+        Suite { tests, refused, source, supplied: BTreeMap::new() }
     }
 
     /// The same tests as those of a contract that a house accepted. A house refuses malformed tests (V11), so what is
@@ -154,6 +169,12 @@ impl Suite {
                 };
             }
         }
+        self
+    }
+
+    /// The same suite in a dry run that has these inputs of jobs at hand, by path, and asks nobody for them.
+    pub fn supplied(mut self, inputs: BTreeMap<String, Sha256>) -> Suite {
+        self.supplied = inputs;
         self
     }
 
@@ -185,8 +206,24 @@ impl Suite {
     }
 
     /// One request per URL, method and Accept, reading as far as the tests that share it need (V6). `timeout_ms` is the
-    /// deadline of each (V25).
+    /// deadline of each (V25). What a job takes in is not among them: see [`Suite::input_fetches`].
     pub fn fetches(&self, timeout_ms: u64) -> Vec<FetchPlan> {
+        let inputs = self.input_keys();
+        self.needs(timeout_ms).into_iter().filter(|plan| !inputs.contains(&plan.key)).collect()
+    }
+
+    /// The requests for the inputs of jobs, each once, in the order of the tests. They say what the other tests need of
+    /// that URL; how much of it is read for the job is a matter of the host that places it.
+    pub fn input_fetches(&self, timeout_ms: u64) -> Vec<FetchPlan> {
+        let needs = self.needs(timeout_ms);
+        let plan = |key: FetchKey| match needs.iter().find(|plan| plan.key == key) {
+            Some(shared) => shared.clone(),
+            None => FetchPlan { key, read: 0, keep: 0, timeout_ms },
+        };
+        self.input_keys().into_iter().map(plan).collect()
+    }
+
+    fn needs(&self, timeout_ms: u64) -> Vec<FetchPlan> {
         let mut needs: BTreeMap<FetchKey, (u64, u64)> = BTreeMap::new();
         for test in self.ready() {
             let Some((key, read, keep)) = fetch(&test.claim) else { continue };
@@ -194,6 +231,22 @@ impl Suite {
             *need = (need.0.max(read), need.1.max(keep));
         }
         needs.into_iter().map(|(key, (read, keep))| FetchPlan { key, read, keep, timeout_ms }).collect()
+    }
+
+    fn input_keys(&self) -> Vec<FetchKey> {
+        let mut keys = Vec::new();
+        for input in self.jobs().iter().flat_map(|(_, job)| &job.inputs) {
+            let key = input.key();
+            if !self.supplied.contains_key(&input.path) && !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    /// What the inputs of a job are judged on.
+    pub fn came<'a>(&'a self, seen: &'a BTreeMap<FetchKey, Observation>, delivery: &'a Delivery) -> Came<'a> {
+        Came { seen, delivery, supplied: &self.supplied }
     }
 
     /// The jobs that this host is to run, by the position of their test.
@@ -241,7 +294,7 @@ impl Suite {
                 Parsed::Ready(test) => {
                     let observed = fetch(&test.claim).map(|(key, _, _)| (seen.get(&key), hashes.get(&key)));
                     let runs = runs.get(&n).map_or(&[][..], Vec::as_slice);
-                    judge_claim(&test.claim, observed, runs, delivery, &mut evidence)
+                    judge_claim(&test.claim, observed, runs, self.came(seen, delivery), &mut evidence)
                 }
             };
             if planned.unenforced {
@@ -327,7 +380,7 @@ fn judge_claim(
     claim: &Claim,
     observed: Option<(Option<&Observation>, Option<&String>)>,
     runs: &[JobRun],
-    delivery: &Delivery,
+    came: Came<'_>,
     evidence: &mut Evidence,
 ) -> content::Decision {
     let unseen = || (Outcome::Undecided(Cause::Ours), "the url was not observed".to_owned());
@@ -343,8 +396,8 @@ fn judge_claim(
         evidence.insert("url".to_owned(), serde_json::Value::from(target.text()));
     }
     match (claim, seen) {
-        (Claim::Sha256(test), _) if test.target.is_none() => test.judge_delivery(delivery, evidence),
-        (Claim::Exit0(test), _) => test.judge(runs, evidence),
+        (Claim::Sha256(test), _) if test.target.is_none() => test.judge_delivery(came.delivery, evidence),
+        (Claim::Exit0(test), _) => test.judge(runs, came, evidence),
         (_, None) => unseen(),
         (Claim::HttpStatus(test), Some(seen)) => test.judge(seen, evidence),
         (Claim::Header(test), Some(seen)) => test.judge(seen, evidence),

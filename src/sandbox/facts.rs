@@ -5,24 +5,17 @@
 use super::group::Backend;
 use super::plan::{Mode, Plan};
 use super::run::Run;
-use super::sys;
-use crate::probe::exit_0::JobEnd;
+use super::{Job, sys};
+use crate::attest;
 use crate::wire::Sha256;
 use crate::wire::json::canonical_sha256;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What no run here can fix, and no attestation claims.
-pub const NOT_CLAIMED: &[&str] = &[
-    "control over what code is executed: memory can be made executable, and interpreters interpret",
-    "the clock: time of day passes, and is read without a system call",
-    "processor identification, time stamp counter and timing",
-    "random bytes of the kernel (getrandom, AT_RANDOM)",
-    "kernel release, load and scheduling of the host",
-    "advisory file locks on shared read-only files, which jobs of one host could use as a channel",
-    "the vsyscall page (time only)",
-    "the content of the readable trees beyond the hashed programs",
-];
+/// What no run here can fix, and no attestation claims, by the name that attestations use; those that every sandbox of
+/// this kind has in common stand there ([`crate::attest::document::FIXED`]).
+pub const NOT_CLAIMED: &[(&str, &str)] =
+    &[("readable_trees", "the content of the readable trees beyond the programs that were hashed")];
 
 pub fn state(run: &Run<'_>) -> Value {
     let mut out = Map::new();
@@ -31,16 +24,13 @@ pub fn state(run: &Run<'_>) -> Value {
     };
     let (release, machine) = sys::kernel();
     put("schema", json!("verifica.sandbox-facts/1"));
-    put(
-        "requested",
-        json!({"policy": run.job.policy.name, "policy_sha256": run.job.policy.sha256(), "argv_sha256": canonical_sha256(&json!(run.job.argv)), "environment_sha256": canonical_sha256(&json!(run.job.policy.environment)), "stdin_sha256": Sha256::of(b"")}),
-    );
+    put("requested", requested(run.job));
     put("kernel", json!({"release": release, "machine": machine, "boot_id": boot_id()}));
     if let Some(sha256) = run.launcher {
         put("launcher_sha256", json!(sha256));
     }
     put("started", json!(run.started));
-    put("exit", exit(&run.report.end));
+    put("exit", attest::exit_of(&run.report.end));
     put("survivors", json!(run.survivors));
     put("not_claimed", json!(not_claimed(run.plan, run.backend)));
     if let Some(proof) = run.proof {
@@ -90,35 +80,37 @@ pub fn state(run: &Run<'_>) -> Value {
     Value::Null
 }
 
-/// The outcome as an attestation writes it: one of code, signal, limit, refused.
-pub fn exit(end: &JobEnd) -> Value {
-    match end {
-        JobEnd::Code { code } => json!({"code": code}),
-        JobEnd::Signal { signal } => json!({"signal": signal}),
-        JobEnd::Limit { limit } | JobEnd::Time { limit } => json!({"limit": limit}),
-        JobEnd::Within { .. } => json!({"limit": "within"}),
-        JobEnd::Unenforced { mechanism, reason } => json!({"refused": mechanism, "reason": reason}),
-        JobEnd::NotExecutable { reason } => json!({"refused": "exec", "reason": reason}),
-        JobEnd::ArchiveRefused { path, reason } => json!({"refused": "inputs", "reason": format!("{path}: {reason}")}),
-        JobEnd::Unavailable { reason, .. } => json!({"refused": "run", "reason": reason}),
-    }
+/// What was asked for, by hash: a document of a run names its job by it, and claims nothing with it.
+pub fn requested(job: &Job) -> Value {
+    json!({
+        "policy": job.policy.name, "policy_sha256": job.policy.sha256(),
+        "argv_sha256": canonical_sha256(&json!(job.argv)),
+        "environment_sha256": canonical_sha256(&json!(job.policy.environment)), "stdin_sha256": Sha256::of(b""),
+    })
 }
 
-fn not_claimed(plan: &Plan, backend: Backend) -> Vec<String> {
-    let mut out: Vec<String> = NOT_CLAIMED.iter().map(|text| (*text).to_owned()).collect();
+/// Everything that is never claimed.
+pub fn never_claimed() -> Vec<Value> {
+    let all = attest::document::FIXED.iter().chain(NOT_CLAIMED);
+    all.map(|(id, reason)| json!({"id": id, "reason": reason})).collect()
+}
+
+fn not_claimed(plan: &Plan, backend: Backend) -> Vec<Value> {
+    let mut out = never_claimed();
+    let mut add = |id: &str, reason: &str| out.push(json!({"id": id, "reason": reason}));
     match plan.mode {
         Mode::Root => {}
-        Mode::RootWithoutUserNamespace => out.push("a user namespace: this host gives none".to_owned()),
+        Mode::RootWithoutUserNamespace => add("user_namespace", "a user namespace: this host gives none"),
         Mode::User => {
-            out.push("a uid of the job's own: outside it has the uid of the house".to_owned());
-            out.push("supplementary groups dropped: an ordinary user may not drop them in a user namespace".to_owned());
+            add("own_uid", "a uid of the job's own: outside it has the uid of the house");
+            add("groups_dropped", "an ordinary user may not drop supplementary groups in a user namespace");
         }
     }
     if backend == Backend::None {
-        out.push("a memory bound for the whole tree: each process is bounded, and their number".to_owned());
+        add("tree_memory", "a memory bound for the whole tree: each process is bounded, and their number");
     }
     if !plan.policy.fixed_addresses {
-        out.push("fixed addresses".to_owned());
+        add("fixed_addresses", "addresses differ from run to run");
     }
     out
 }

@@ -35,6 +35,7 @@ pub use run::{ENTRY, set_launcher};
 pub use self_test::{Item, SelfTest, host, self_test};
 pub use slot::Slot;
 
+use crate::attest;
 use crate::probe::exit_0::{JobEnd, Unpack};
 use crate::wire::Sha256;
 use bytes::Bytes;
@@ -134,8 +135,8 @@ impl JobReport {
         let end = JobEnd::Unenforced { mechanism: refused.item.clone(), reason: refused.reason.clone() };
         let facts = json!({
             "schema": "verifica.sandbox-facts/1", "started": false,
-            "requested": {"policy": job.policy.name, "policy_sha256": job.policy.sha256()},
-            "exit": facts::exit(&end), "survivors": 0, "not_claimed": NOT_CLAIMED,
+            "requested": facts::requested(job),
+            "exit": attest::exit_of(&end), "survivors": 0, "not_claimed": facts::never_claimed(),
         });
         JobReport {
             end,

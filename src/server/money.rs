@@ -33,7 +33,10 @@ pub async fn account(app: &App, call: Call) -> Result<Reply, Refusal> {
 }
 
 pub async fn contract(app: &App, call: Call) -> Result<Reply, Refusal> {
-    Ok(Reply::ok(views::contract(&own_contract(app, &call).await?)))
+    let contract = own_contract(app, &call).await?;
+    let id = contract.id.clone();
+    let look = app.doors.read(move |reader| Ok(reader.look(&id))).await?;
+    Ok(Reply::ok(views::watched(&contract, look.as_ref())))
 }
 
 /// `GET /libro/contrato/{id}/evidencia`: what the verdict on a contract stands on, observations included, and the verdict.

@@ -84,9 +84,9 @@ pub(super) fn look(look: &Look) -> Value {
         "razon": answer.razon,
         "observations": observations(&look.observations),
     });
-    if !look.attestations.is_empty() {
-        let hashes: Vec<String> = look.attestations.iter().map(|hash| hash.hex()).collect();
-        out["attestations"] = json!(hashes);
+    let attestations = look.attestations();
+    if !attestations.is_empty() {
+        out["attestations"] = json!(attestations);
     }
     out
 }

@@ -6,9 +6,8 @@
 
 use super::document::results;
 use super::{Look, Policy, RULES, Verdict};
-use crate::probe::exit_0::JobRun;
 use crate::probe::observation::{FetchKey, Observation};
-use crate::probe::plan::Capabilities;
+use crate::probe::plan::{Capabilities, JobRules};
 use crate::probe::sha256::Delivery;
 use crate::probe::test::TestType;
 use crate::probe::url::{AddressRule, Network, UrlPolicy};
@@ -31,6 +30,8 @@ pub struct Case<'a> {
     ///
     /// [`Suite::accepted`]: crate::probe::plan::Suite::accepted
     pub accepted: bool,
+    /// Inputs of jobs that a dry run took from disk, by path.
+    pub supplied: &'a BTreeMap<String, Sha256>,
 }
 
 /// One look with what it saw.
@@ -39,8 +40,6 @@ pub struct LookRecord<'a> {
     pub look: &'a Look,
     /// What its observations are, where they are at hand; otherwise they are named by hash.
     pub seen: Option<&'a BTreeMap<FetchKey, Observation>>,
-    /// Runs of each job by the position of its test.
-    pub runs: &'a BTreeMap<usize, Vec<JobRun>>,
 }
 
 /// How a verdict names its evidence: as a whole, and by their own hashes the parts that nothing else in the verdict
@@ -68,7 +67,7 @@ impl EvidenceName {
     }
 }
 
-/// The evidence file without its verdict and with every observation by its hash: what the house keeps.
+/// The evidence file without its verdict and with every observation and attestation by its hash: what the house keeps.
 pub fn named_by_hash(evidence: &Value) -> Value {
     let each_look = |look: &Value| {
         with_observations(look, |entry| match serde_json::from_value::<Observation>(entry.clone()) {
@@ -79,7 +78,7 @@ pub fn named_by_hash(evidence: &Value) -> Value {
     let mut bare: Map<String, Value> = Map::new();
     for (field, value) in evidence.as_object().into_iter().flatten() {
         match (field.as_str(), value) {
-            (VERDICT, _) => {}
+            (VERDICT | ATTESTATIONS, _) => {}
             ("looks", Value::Array(looks)) => {
                 bare.insert(field.clone(), looks.iter().map(each_look).collect());
             }
@@ -91,8 +90,8 @@ pub fn named_by_hash(evidence: &Value) -> Value {
     Value::Object(bare)
 }
 
-/// The evidence file as it leaves the house: with the observations that `load` finds, and the signed verdict. The error
-/// is the name of an observation that cannot be found or read.
+/// The evidence file as it leaves the house: with the observations and attestations that `load` finds, and the signed
+/// verdict. The error is the name of one that cannot be found or read.
 pub fn exported(kept: &Value, verdict: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) -> Result<Value, String> {
     let mut missing = None;
     let mut whole = kept.clone();
@@ -110,8 +109,29 @@ pub fn exported(kept: &Value, verdict: &Value, load: &dyn Fn(&Sha256) -> Option<
     if let Some(name) = missing {
         return Err(name);
     }
+    let mut attestations: Vec<Value> = Vec::new();
+    for name in named_attestations(&whole) {
+        let found = Sha256::parse(&name).and_then(|hash| load(&hash).filter(|bytes| Sha256::of(bytes) == hash));
+        attestations.push(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or(name)?);
+    }
+    if !attestations.is_empty() {
+        whole[ATTESTATIONS] = attestations.into();
+    }
     whole[VERDICT] = verdict.clone();
     Ok(whole)
+}
+
+/// The attestations that the looks of an evidence file name, each once.
+fn named_attestations(evidence: &Value) -> Vec<String> {
+    let looks = evidence.get("looks").and_then(Value::as_array).into_iter().flatten();
+    let names = looks.flat_map(|look| look.get(ATTESTATIONS).and_then(Value::as_array).into_iter().flatten());
+    let mut out: Vec<String> = Vec::new();
+    for name in names.filter_map(Value::as_str) {
+        if !out.iter().any(|known| known == name) {
+            out.push(name.to_owned());
+        }
+    }
+    out
 }
 
 /// A look of an evidence file with other observations.
@@ -132,7 +152,7 @@ impl Case<'_> {
     /// the same for both.
     pub fn stated(&self) -> Value {
         let networks: Vec<String> = self.urls.addresses.allow.iter().map(Network::to_string).collect();
-        json!({
+        let mut out = json!({
             "schema": SCHEMA,
             "rules": RULES,
             "policy": self.policy,
@@ -145,7 +165,14 @@ impl Case<'_> {
                 "job_wall_s": self.capabilities.job_wall_s,
                 "unenforced": self.capabilities.unenforced,
             },
-        })
+        });
+        if let Some(jobs) = &self.capabilities.jobs {
+            out["capabilities"]["jobs"] = json!(jobs);
+        }
+        if !self.supplied.is_empty() {
+            out["supplied"] = json!(self.supplied);
+        }
+        out
     }
 
     /// The evidence file, unsigned.
@@ -175,8 +202,8 @@ impl LookRecord<'_> {
         json!({
             "at": self.look.at,
             "observations": observations,
-            "runs": self.runs,
-            "attestations": self.look.attestations,
+            "runs": self.look.runs,
+            "attestations": self.look.attestations(),
             "resultados": results(&self.look.results),
         })
     }
@@ -189,6 +216,7 @@ pub(super) struct Stated {
     pub urls: UrlPolicy,
     pub capabilities: Capabilities,
     pub accepted: bool,
+    pub supplied: BTreeMap<String, Sha256>,
 }
 
 impl Stated {
@@ -210,12 +238,19 @@ impl Stated {
             .iter()
             .map(|name| TestType::from_name(name).ok_or_else(|| format!("capabilities name an unknown type: {name}")))
             .collect::<Result<_, _>>()?;
+        let supplied = super::supplied(evidence)?;
         Ok(Stated {
+            supplied,
             accepted: evidence.get("accepted").and_then(Value::as_bool).unwrap_or(false),
             tests,
             delivery,
             urls: UrlPolicy { addresses: AddressRule { allow, allow_private: urls.allow_private } },
-            capabilities: Capabilities { types, job_wall_s: can.job_wall_s, unenforced: can.unenforced },
+            capabilities: Capabilities {
+                types,
+                job_wall_s: can.job_wall_s,
+                unenforced: can.unenforced,
+                jobs: can.jobs,
+            },
         })
     }
 }
@@ -238,8 +273,12 @@ struct CapabilitiesPart {
     job_wall_s: u64,
     #[serde(default)]
     unenforced: Option<String>,
+    #[serde(default)]
+    jobs: Option<JobRules>,
 }
 
 pub(super) const SCHEMA: &str = "verifica.evidence/1";
 /// The signed verdict, in an evidence file that a house gave out.
 pub(super) const VERDICT: &str = "veredicto";
+/// The documents of the runs, whole at the top of a file that goes out, by hash in each look.
+const ATTESTATIONS: &str = "attestations";

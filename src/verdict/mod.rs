@@ -9,9 +9,10 @@ mod replay;
 pub use document::{Document, check_json};
 pub use evidence::{Case, EvidenceName, LookRecord, exported, named_by_hash};
 pub use policy::ProbePolicy;
-pub use replay::{Observed, Replayed, delivered, observed, replay, replay_with};
+pub use replay::{Observed, Replayed, delivered, observed, replay, replay_with, supplied};
 
 use crate::limits;
+use crate::probe::exit_0::JobRun;
 use crate::probe::observation::{Cause, FetchKey, Observation};
 use crate::probe::result::{Outcome, TestResult};
 use crate::probe::text;
@@ -46,8 +47,17 @@ pub struct Look {
     pub results: Vec<TestResult>,
     /// The name of every observation that the results stand on.
     pub observations: BTreeMap<FetchKey, Sha256>,
-    /// The attestations of its jobs.
-    pub attestations: Vec<Sha256>,
+    /// The runs of each job, by the position of its test.
+    pub runs: BTreeMap<usize, Vec<JobRun>>,
+}
+
+/// A look, with what it saw.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    pub look: Look,
+    pub seen: BTreeMap<FetchKey, Observation>,
+    /// The signed documents of its runs; the look names them by hash.
+    pub attestations: Vec<Value>,
 }
 
 /// How looks are made, as far as a verdict has to say it.
@@ -73,7 +83,12 @@ impl Verdict {
 impl Look {
     pub fn new(at: Timestamp, results: Vec<TestResult>, seen: &BTreeMap<FetchKey, Observation>) -> Look {
         let observations = seen.iter().map(|(key, seen)| (key.clone(), seen.sha256())).collect();
-        Look { at, results, observations, attestations: Vec::new() }
+        Look { at, results, observations, runs: BTreeMap::new() }
+    }
+
+    /// The attestations of its runs, in the order of the tests.
+    pub fn attestations(&self) -> Vec<Sha256> {
+        self.runs.values().flatten().filter_map(|run| run.attestation).collect()
     }
 
     pub fn joint(&self) -> Joint {
@@ -86,7 +101,7 @@ impl Look {
             "at": self.at.to_string(),
             "resultados": document::results(&self.results),
             "observations": document::observations(&self.observations),
-            "attestations": self.attestations,
+            "runs": self.runs,
         })
     }
 
@@ -101,7 +116,7 @@ impl Look {
             at: Timestamp::deserialize(value.get("at")?).ok()?,
             results: results.iter().map(TestResult::from_json).collect::<Option<_>>()?,
             observations: named.collect::<Option<_>>()?,
-            attestations: Deserialize::deserialize(value.get("attestations")?).ok()?,
+            runs: Deserialize::deserialize(value.get("runs")?).ok()?,
         })
     }
 }

@@ -49,7 +49,7 @@ pub fn replay_with(evidence: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) 
     let rules: String = part(evidence, "rules")?;
     let suite = Suite::from_text(&stated.tests, &stated.urls, &stated.capabilities)
         .map_err(|fault| format!("the tests of the evidence file cannot be read: {fault}"))?;
-    let suite = if stated.accepted { suite.accepted() } else { suite };
+    let suite = if stated.accepted { suite.accepted() } else { suite }.supplied(stated.supplied.clone());
     let recorded = evidence.get("looks").and_then(Value::as_array).ok_or("the evidence file has no looks")?;
     let mut differences = Vec::new();
     let mut looks: Vec<Look> = Vec::new();
@@ -213,18 +213,14 @@ fn judge_look(
     what: &str,
     differences: &mut Vec<String>,
 ) -> Result<Look, String> {
-    let Observed { at, seen, lying } = observed(record, load)?;
+    let Observed { at, seen, lying, runs } = observed(record, load)?;
     let lies = |key: &FetchKey| {
         let url = text::plain(&key.url, SHOWN_CHARS);
         format!("{what}, the observation of {} {url}: its content is not what its hash says", key.method.name())
     };
     differences.extend(lying.iter().map(lies));
-    let runs: BTreeMap<usize, Vec<JobRun>> = match record.get("runs") {
-        None => BTreeMap::new(),
-        Some(_) => part(record, "runs")?,
-    };
     let mut look = Look::new(at, suite.judge_with_jobs(&seen, &runs, &stated.delivery), &seen);
-    look.attestations = runs.values().flatten().filter_map(|run| run.attestation).collect();
+    look.runs = runs;
     Ok(look)
 }
 
@@ -235,11 +231,17 @@ pub struct Observed {
     pub seen: BTreeMap<FetchKey, Observation>,
     /// Observations whose content is not what its own hash says.
     pub lying: Vec<FetchKey>,
+    /// What the runs of its jobs came to, by the position of their test.
+    pub runs: BTreeMap<usize, Vec<JobRun>>,
 }
 
 /// Reads one look of an evidence file; observations that are only named by hash come from `load`.
 pub fn observed(record: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) -> Result<Observed, String> {
-    let mut observed = Observed { at: part(record, "at")?, seen: BTreeMap::new(), lying: Vec::new() };
+    let runs = match record.get("runs") {
+        None => BTreeMap::new(),
+        Some(_) => part(record, "runs")?,
+    };
+    let mut observed = Observed { at: part(record, "at")?, seen: BTreeMap::new(), lying: Vec::new(), runs };
     let list = record.get("observations").and_then(Value::as_array).ok_or("there are no observations")?;
     for entry in list {
         let observation = observation(entry, load)?;
@@ -251,6 +253,14 @@ pub fn observed(record: &Value, load: &dyn Fn(&Sha256) -> Option<Vec<u8>>) -> Re
         }
     }
     Ok(observed)
+}
+
+/// Inputs of jobs that were taken from disk, as an evidence file says it.
+pub fn supplied(evidence: &Value) -> Result<BTreeMap<String, Sha256>, String> {
+    match evidence.get("supplied") {
+        Some(_) => part(evidence, "supplied"),
+        None => Ok(BTreeMap::new()),
+    }
 }
 
 /// What was delivered, as an evidence file says it.

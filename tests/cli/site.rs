@@ -15,10 +15,11 @@ pub struct Site {
 }
 
 pub struct Answer {
-    turns: Vec<(u16, String, String)>,
+    turns: Vec<(u16, String, Vec<u8>)>,
     asked: AtomicUsize,
 }
 
+#[allow(dead_code)]
 impl Answer {
     pub fn new(status: u16, media: &str, body: &str) -> Answer {
         Answer { turns: vec![(status, media.into(), body.into())], asked: AtomicUsize::new(0) }
@@ -26,6 +27,10 @@ impl Answer {
 
     pub fn ok(media: &str, body: &str) -> Answer {
         Answer::new(200, media, body)
+    }
+
+    pub fn bytes(body: Vec<u8>) -> Answer {
+        Answer { turns: vec![(200, "application/octet-stream".into(), body)], asked: AtomicUsize::new(0) }
     }
 
     /// One answer after the other, from the start again after the last.
@@ -37,7 +42,10 @@ impl Answer {
         let n = self.asked.fetch_add(1, Ordering::SeqCst);
         let (status, media, body) = &self.turns[n % self.turns.len()];
         let length = body.len();
-        format!("HTTP/1.1 {status} X\r\ncontent-type: {media}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").into_bytes()
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: {media}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        );
+        [head.into_bytes(), body.clone()].concat()
     }
 }
 

@@ -99,8 +99,12 @@ impl TestHouse {
         options.admin_token = Some(ADMIN.to_owned().into());
         options.hosts = self.hosts.clone();
         options.peer_addresses = hostile::loopback();
-        options.arbiter =
-            self.fetcher.clone().map(|fetcher| ArbiterOptions { fetcher, slots: 16, tick: Duration::from_millis(100) });
+        options.arbiter = self.fetcher.clone().map(|fetcher| ArbiterOptions {
+            fetcher,
+            jobs: None,
+            slots: 16,
+            tick: Duration::from_millis(100),
+        });
         self.running = Some(daemon::serve(options).await.expect("the house starts"));
     }
 

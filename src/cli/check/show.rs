@@ -2,6 +2,7 @@
 
 use super::spec::Spec;
 use crate::cli::output::{Out, Style, brief, clean, fit};
+use crate::observe::look::Reports;
 use crate::probe::address::admissible;
 use crate::probe::observation::{Cause, End, FetchKey, Observation, Seen};
 use crate::probe::result::{Outcome, TestResult};
@@ -17,16 +18,26 @@ pub struct Row<'a> {
     pub test: Option<&'a Value>,
     pub result: &'a TestResult,
     pub seen: Option<&'a Observation>,
+    /// How long the last run of its job took.
+    pub job_ms: Option<u64>,
 }
 
 impl Row<'_> {
     pub fn seconds(&self) -> f64 {
+        if let Some(ms) = self.job_ms {
+            return ms as f64 / 1_000.0;
+        }
         self.seen.map_or(0.0, |seen| seen.ended.since(seen.started).max(0) as f64 / 1_000.0)
     }
 }
 
 /// The results beside their tests and observations.
-pub fn rows<'a>(spec: &'a Spec, results: &'a [TestResult], seen: &'a BTreeMap<FetchKey, Observation>) -> Vec<Row<'a>> {
+pub fn rows<'a>(
+    spec: &'a Spec,
+    results: &'a [TestResult],
+    seen: &'a BTreeMap<FetchKey, Observation>,
+    reports: &Reports,
+) -> Vec<Row<'a>> {
     let tests = spec.list();
     let by_name: BTreeMap<String, &Observation> = seen.values().map(|o| (o.sha256().hex(), o)).collect();
     let of = |result: &TestResult| {
@@ -39,6 +50,7 @@ pub fn rows<'a>(spec: &'a Spec, results: &'a [TestResult], seen: &'a BTreeMap<Fe
         test: if paired { tests.get(n).copied() } else { None },
         result,
         seen: of(result),
+        job_ms: reports.get(&n).map(|report| report.wall_ms),
     };
     results.iter().enumerate().map(row).collect()
 }

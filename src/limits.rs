@@ -86,10 +86,17 @@ pub const CONTACT_BYTES_MAX: usize = 320;
 /// Deferred letters that one look at the conversations files.
 pub const DEFERRED_FILED_MAX: usize = 1_000;
 
+// ---- Groups ------------------------------------------------------------------------------------------------------
+pub const GROUP_MEMBERS_MAX: usize = 50;
+/// Of the name after `g.`.
+pub const GROUP_NAME_MIN: usize = 3;
+pub const GROUP_NAME_MAX: usize = 41;
+
 // ---- Rates (per minute, fixed windows) ---------------------------------------------------------------------------
 pub const RATE_MAIL_PER_MINUTE: u32 = 120;
 pub const RATE_REGISTRATION_PER_MINUTE: u32 = 10;
 pub const RATE_LOOKUP_PER_MINUTE: u32 = 120;
+pub const RATE_GROUPS_PER_MINUTE: u32 = 240;
 
 // ---- Registration and cards --------------------------------------------------------------------------------------
 pub const NAME_MIN_DEFAULT: usize = 4;

@@ -78,6 +78,7 @@ refusals! {
     InvitationInvalid = 405 => 403,
     BadProfile = 406 => 400,
     NoSuchDelegation = 407 => 404,
+    NoAdminLeft = 408 => 409,
 
     // ledger
     UnknownOperation = 500 => 400,

@@ -7,3 +7,5 @@ mod store_fixture;
 mod conversations;
 #[path = "talk/filing.rs"]
 mod filing;
+#[path = "talk/groups.rs"]
+mod groups;

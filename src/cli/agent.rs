@@ -5,6 +5,7 @@ use super::handover::{self, hand_over};
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
 use super::settings;
+use super::talk;
 use super::who::{Who, extra_roots, identity_path};
 use crate::client::agent::{
     self as lib, AgentClient, ClientError, Filter, HouseClient, Identity, Joining, Mail, Message, Privacy,
@@ -38,6 +39,8 @@ pub enum Command {
     Card(Card),
     /// Search the public directory of a house (network)
     Directory(Directory),
+    #[command(flatten)]
+    Talk(talk::Command),
 }
 
 #[derive(Debug, clap::Args)]
@@ -80,6 +83,8 @@ pub struct Join {
     /// A JSON file with your profile
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    #[command(flatten)]
+    shows: talk::Shows,
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +129,8 @@ pub struct Send {
     /// Pay a mailbox that asks for a stamp
     #[arg(long, value_name = "TOKENS")]
     stamp: Option<u64>,
+    #[command(flatten)]
+    labels: talk::Labels,
     /// Repeat the letter of this id, whose answer was lost; it is delivered once [default: a new id]
     #[arg(long, value_name = "ID", value_parser = handover::id)]
     id: Option<String>,
@@ -144,6 +151,9 @@ pub struct Inbox {
     /// Only of this conversation
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
+    /// Only of this project
+    #[arg(long, value_name = "NAME", value_parser = talk::project)]
+    project: Option<String>,
     /// Mark what is shown as handled
     #[arg(long)]
     ack: bool,
@@ -204,6 +214,7 @@ pub fn run(command: &Command, out: &Out) -> Result<Exit, Failure> {
         Command::Outbox(args) => block_on(outbox(args, out)),
         Command::Card(args) => block_on(card(args, out)),
         Command::Directory(args) => block_on(directory(args, out)),
+        Command::Talk(command) => talk::run(command, out),
     }
 }
 
@@ -240,7 +251,8 @@ async fn join(args: &Join, out: &Out) -> Result<Exit, Failure> {
     };
     let joining = Joining {
         invite: args.invite.clone(),
-        capabilities: (!args.accepts.is_empty()).then(|| json!({"accepts": args.accepts})),
+        capabilities: args.shows.capabilities(&args.accepts),
+        webhook: args.shows.webhook.clone(),
         inbox: args.inbox.as_deref().map(|text| json_of(text, "--inbox")).transpose()?,
         visibility: args.visibility.clone(),
         profile,
@@ -313,6 +325,7 @@ async fn send(args: &Send, out: &Out) -> Result<Exit, Failure> {
         },
         receipt: args.receipt,
         stamp: args.stamp.zip(args.to.first().map(Address::domain)).map(|(amount, house)| (house, amount)),
+        extensions: args.labels.extensions()?,
     };
     let sent = hand_over(&client, &args.who, args.id.as_deref(), &message, out).await?;
     sent.settle();
@@ -336,11 +349,18 @@ async fn inbox(args: &Inbox, out: &Out) -> Result<Exit, Failure> {
             let says = |name: &str| envelope.get(name).and_then(Value::as_str) == Some(thread.as_str());
             says("thread") || says("id")
         };
-        args.from.as_ref().is_none_or(|from| mail.from() == from.as_str()) && args.thread.as_ref().is_none_or(of_thread)
+        args.from.as_ref().is_none_or(|from| mail.from() == from.as_str())
+            && args.thread.as_ref().is_none_or(of_thread)
+            && (args.project.is_none() || crate::mail::talk::project_of(envelope) == args.project)
     };
     let mails: Vec<Mail> = match args.wait {
         Some(seconds) => {
-            let filter = Filter { from: args.from.clone(), thread: args.thread.clone(), since: None };
+            let filter = Filter {
+                from: args.from.clone(),
+                thread: args.thread.clone(),
+                since: None,
+                project: args.project.clone(),
+            };
             client.wait(&filter, seconds).await?.into_iter().collect()
         }
         None => client.inbox(args.limit.min(limits::MAILBOX_PAGE_MAX)).await?.into_iter().filter(admits).collect(),
@@ -363,7 +383,7 @@ async fn inbox(args: &Inbox, out: &Out) -> Result<Exit, Failure> {
 }
 
 /// A letter as data: what it says, or why it cannot be opened.
-fn opened(client: &AgentClient, mail: &Mail) -> Value {
+pub fn opened(client: &AgentClient, mail: &Mail) -> Value {
     let envelope = mail.envelope();
     let field = |name: &str| envelope.get(name).cloned().unwrap_or_default();
     let (content, fault) = match client.open(mail) {
@@ -373,7 +393,8 @@ fn opened(client: &AgentClient, mail: &Mail) -> Value {
     json!({
         "id": mail.id(), "from": mail.from(), "to": field("to"), "type": field("type"), "thread": field("thread"),
         "in_reply_to": field("in_reply_to"), "received": mail.record.get("received"), "sealed": mail.is_sealed(),
-        "from_verified": mail.record.get("from_verified"), "media": content.get("media"), "body": content.get("body"),
+        "from_verified": mail.record.get("from_verified"), "project": crate::mail::talk::project_of(envelope),
+        "summary": crate::mail::talk::summary_of(envelope), "media": content.get("media"), "body": content.get("body"),
         "fault": fault, "record": mail.record,
     })
 }
@@ -385,6 +406,12 @@ fn show_mail(mail: &Value, out: &Out) {
     out.line(format!("{}  {from}  {}  {sealed}  {}", text("received"), text("type"), text("id")));
     if mail["thread"].is_string() {
         out.line(format!("    thread {}", text("thread")));
+    }
+    if mail["project"].is_string() {
+        out.line(format!("    project {}", text("project")));
+    }
+    if mail["summary"].is_string() {
+        out.line(format!("    about (the sender's own line, unchecked): {}", text("summary")));
     }
     match mail.get("fault").and_then(Value::as_str) {
         Some(fault) => out.line(format!("    {}", out.paint(Style::Doubt, clean(fault)))),

@@ -255,6 +255,7 @@ async fn deal(
         privacy: Privacy::Sealed,
         receipt: false,
         stamp: None,
+        extensions: serde_json::Map::new(),
     };
     let sent = seller.send(&message).await?;
     let quote = letter(buyer, |mail| mail.id() == sent.id).await?;

@@ -343,6 +343,7 @@ async fn quote(args: &Quote, out: &Out) -> Result<Exit, Failure> {
             privacy: Privacy::Auto,
             receipt: false,
             stamp: None,
+            extensions: serde_json::Map::new(),
         };
         let sent = hand_over(&client, &args.who, None, &message, out).await?;
         sent.settle();

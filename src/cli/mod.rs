@@ -19,6 +19,7 @@ mod policy;
 mod replay;
 mod serve;
 mod settings;
+mod talk;
 mod verify;
 mod version;
 mod who;

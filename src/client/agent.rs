@@ -19,6 +19,7 @@
 
 pub mod http;
 pub mod identity;
+pub mod talk;
 
 pub use http::{Call, HouseClient};
 pub use identity::{Identity, Sealing};
@@ -88,6 +89,8 @@ pub struct Joining {
     pub inbox: Option<Value>,
     pub visibility: Option<String>,
     pub profile: Option<Value>,
+    /// Where the house calls with each letter; the mailbox keeps it all the same.
+    pub webhook: Option<String>,
     pub source: Option<String>,
 }
 
@@ -107,6 +110,8 @@ pub struct Message {
     pub receipt: bool,
     /// Tokens for a mailbox that asks for a stamp, with the house that takes them.
     pub stamp: Option<(Domain, u64)>,
+    /// Signed and in clear, by the name of each extension; [`talk::Labels`] writes some.
+    pub extensions: Map<String, Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +143,7 @@ pub struct Filter {
     pub from: Option<Address>,
     pub thread: Option<String>,
     pub since: Option<Timestamp>,
+    pub project: Option<String>,
 }
 
 /// What the ledger answered, with the house's signature checked.
@@ -236,11 +242,22 @@ impl AgentClient {
         if let Some((house, amount)) = &message.stamp {
             more.insert("stamp".into(), json!({"house": house, "amount": amount}));
         }
+        if !message.extensions.is_empty() {
+            more.insert("extensions".into(), Value::Object(message.extensions.clone()));
+        }
         let ledger = message.media == OP_MEDIA;
         let mut readers: Vec<(Address, SealPublic)> = Vec::new();
-        let mut closed: Vec<&Address> = Vec::new();
+        let mut closed: Vec<Address> = Vec::new();
         let mut work = 0;
         for to in message.to.iter().filter(|_| !ledger) {
+            if self.is_group(to) {
+                if message.privacy != Privacy::Clear {
+                    let (open, shut) = self.readers_in(to).await?;
+                    readers.extend(open);
+                    closed.extend(shut);
+                }
+                continue;
+            }
             let card = match self.card(to).await {
                 // In clear nothing of the card is needed but the work it may ask for: a house that cannot be found now
                 // is the queue's to find.
@@ -251,7 +268,7 @@ impl AgentClient {
             };
             match card.enc {
                 Some(enc) => readers.push((to.clone(), enc)),
-                None => closed.push(to),
+                None => closed.push(to.clone()),
             }
             if let InboxPolicy::Pow { bits } = card.inbox.policy {
                 work = work.max(bits);
@@ -287,6 +304,8 @@ impl AgentClient {
             if let Some(own) = own.filter(|_| !message.to.contains(self.address())) {
                 readers.push((self.address().clone(), own.0.public()));
             }
+            readers.sort_by(|(one, _), (other, _)| one.cmp(other));
+            readers.dedup_by(|(one, _), (other, _)| one == other);
             let to: Vec<String> = message.to.iter().map(Address::to_string).collect();
             let binding = Binding { id, from: self.address().as_str(), to: &to };
             Payload::Sealed(seal::seal(&content, &binding, &readers, chance()?)?)
@@ -349,6 +368,7 @@ impl AgentClient {
         query.extend(filter.from.as_ref().map(|from| ("from", from.to_string())));
         query.extend(filter.thread.as_ref().map(|thread| ("thread", thread.clone())));
         query.extend(filter.since.map(|since| ("since", since.to_string())));
+        query.extend(filter.project.as_ref().map(|project| ("project", project.clone())));
         let authorize = || self.credential("GET", &path).map(Some);
         let mut call = self.call(reqwest::Method::GET, &path, None, &authorize, true);
         call.query = &query;
@@ -533,6 +553,7 @@ impl AgentClient {
             ("inbox", joining.inbox.clone()),
             ("visibility", text(&joining.visibility)),
             ("profile", joining.profile.clone()),
+            ("webhook", text(&joining.webhook)),
             ("source", text(&joining.source)),
         ];
         for (name, value) in fields {
@@ -591,6 +612,7 @@ impl Message {
             privacy: Privacy::Clear,
             receipt: false,
             stamp: None,
+            extensions: Map::new(),
         }
     }
 }

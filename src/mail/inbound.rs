@@ -6,6 +6,7 @@
 //! id or learns who received an envelope.
 
 use super::cards::{Asker, seen_by};
+use super::groups::{self, Group};
 use super::outbound::id_reused;
 use super::policy::{Welcome, welcome};
 use super::{Answer, Arrival, delegation, letters, no_such_agent, precheck, weight, within_rate};
@@ -45,14 +46,11 @@ pub fn inbound(
         let reason = "this house takes mail only with the signature of the house that relays it";
         return Err(Refusal::new(Rule::BadRelay, reason));
     }
-    let mut changes = Vec::new();
-    if !sender.own_voice {
-        let key = match &sender.own {
-            Some(_) => format!("inbound:{}", envelope.from),
-            None => format!("inbound:{}", envelope.from.domain()),
-        };
-        within_rate(view.rate(&key, now), house.settings.mail_per_minute, now, "envelopes from one sender")?;
-        changes.push(Change::CountRate { key, at: now, hits: weight(envelope, waiting.len()) });
+    let rate = sender.rate(view, now, envelope);
+    let mut hits = 0;
+    if let Some((_, counted)) = &rate {
+        within_rate(*counted, house.settings.mail_per_minute, now, "envelopes from one sender")?;
+        hits = weight(envelope, waiting.len());
     }
     let ctx = Ctx { house, view, now, cards };
     let mut desk = Desk {
@@ -65,6 +63,8 @@ pub fn inbound(
         letters: Vec::new(),
         results: Map::new(),
         repeated: false,
+        counted: rate.as_ref().map_or(0, |(_, counted)| *counted),
+        hits,
         stamped: view.operation(&envelope.from, &stamp_key(&envelope.id)).is_some(),
     };
     let mut accepted = earlier.clone();
@@ -76,6 +76,8 @@ pub fn inbound(
         }
     }
     let duplicate = !earlier.is_empty() || desk.repeated;
+    let mut changes: Vec<Change> =
+        rate.into_iter().map(|(key, _)| Change::CountRate { key, at: now, hits: desk.hits }).collect();
     let reply = answer(&accepted, &rejected, &desk.results, duplicate);
     if accepted.len() > earlier.len() {
         changes.extend(desk.books.into_changes());
@@ -119,6 +121,18 @@ impl Sender {
         Ok(Sender { own: Some(record), own_voice })
     }
 
+    /// The name under which the sender's letters are counted, and how many were in this minute. The house's own voice is
+    /// not counted.
+    fn rate(&self, view: &dyn View, now: Timestamp, envelope: &Envelope) -> Option<(String, u32)> {
+        let key = match &self.own {
+            _ if self.own_voice => return None,
+            Some(_) => format!("inbound:{}", envelope.from),
+            None => format!("inbound:{}", envelope.from.domain()),
+        };
+        let counted = view.rate(&key, now);
+        Some((key, counted))
+    }
+
     fn card<'a>(&'a self, arrival: &'a Arrival) -> &'a AgentCard {
         self.own.as_ref().map_or(arrival.verified.sender(), |record| &record.card)
     }
@@ -136,6 +150,9 @@ struct Desk<'a> {
     results: Map<String, Value>,
     /// An operation had been applied before.
     repeated: bool,
+    /// The sender's letters in this minute, and what this envelope adds to them.
+    counted: u32,
+    hits: u32,
     /// The envelope's one stamp is spent.
     stamped: bool,
 }
@@ -155,10 +172,10 @@ impl Desk<'_> {
         if to.is_system(&house.domain, SystemName::Libro) {
             return self.operate(ids, to);
         }
-        let mut meta = Map::new();
-        meta.insert("from_verified".into(), true.into());
-        meta.insert("relay_verified".into(), self.arrival.relay_verified.into());
-        meta.insert("sender_kid".into(), envelope.kid.clone().into());
+        if let Some(group) = Group::of(&record.card) {
+            return self.fan_out(to, &group);
+        }
+        let mut meta = self.meta();
         if self.sender.own_voice {
             meta.insert("via".into(), envelope.from.local().into());
         } else {
@@ -174,6 +191,20 @@ impl Desk<'_> {
                 }
             }
         }
+        self.deliver(to, meta);
+        Ok(())
+    }
+
+    fn meta(&self) -> Map<String, Value> {
+        let mut meta = Map::new();
+        meta.insert("from_verified".into(), true.into());
+        meta.insert("relay_verified".into(), self.arrival.relay_verified.into());
+        meta.insert("sender_kid".into(), self.arrival.verified.envelope().kid.clone().into());
+        meta
+    }
+
+    fn deliver(&mut self, to: &Address, meta: Map<String, Value>) {
+        let (envelope, now) = (self.arrival.verified.envelope(), self.ctx.now);
         let later = envelope.deliver_after.filter(|after| *after > now);
         self.rows.push(Change::Deliver(MailRecord {
             local: to.local().to_owned(),
@@ -185,6 +216,24 @@ impl Desk<'_> {
             meta,
             envelope: envelope.doc().clone(),
         }));
+    }
+
+    /// The same envelope to every member that takes it from its author, and one for the group: all or none.
+    fn fan_out(&mut self, to: &Address, group: &Group) -> Result<(), Refusal> {
+        let author = self.sender.own.as_ref().filter(|_| !self.sender.own_voice).map(|record| &record.card);
+        let envelope = self.arrival.verified.envelope();
+        let audience = groups::audience(self.ctx.view, self.ctx.now, group, author, envelope)?;
+        let n = audience.members.len();
+        let copies = weight(envelope, n).max(u32::try_from(n).unwrap_or(u32::MAX));
+        let limit = self.ctx.house.settings.mail_per_minute;
+        groups::room_for_all(self.counted, self.hits, copies, limit, self.ctx.now)?;
+        self.hits = self.hits.saturating_add(copies);
+        let mut meta = self.meta();
+        meta.insert("group".into(), json!(to));
+        for member in audience.members.iter().chain([to]) {
+            self.deliver(member, meta.clone());
+        }
+        self.results.insert(to.to_string(), json!({"members": n, "skipped": audience.skipped}));
         Ok(())
     }
 
@@ -225,8 +274,6 @@ impl Desk<'_> {
 fn offered(house: &House, to: &Address) -> Result<(), Refusal> {
     let what = if to.is_system(&house.domain, SystemName::Tareas) {
         "seeded work"
-    } else if to.local().starts_with("g.") {
-        "groups"
     } else {
         return Ok(());
     };

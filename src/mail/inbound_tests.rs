@@ -408,7 +408,7 @@ fn the_houses_own_names() {
     let mut world = open();
     let mut one = |id: &str, to: &str, more: Value| world.arrive(envelope(id, LEO, &[to], more));
     is(&one("envelope-1", "tareas@mar.example", json!({})), Rule::NotOfferedHere);
-    is(&one("envelope-2", "g.amigos@mar.example", json!({})), Rule::NotOfferedHere);
+    is(&one("envelope-2", "g.amigos@mar.example", json!({})), Rule::NoSuchAgent);
     is(&one("envelope-3", "casa@mar.example", json!({})), Rule::NoSuchAgent);
     is(&one("envelope-4", "postmaster@mar.example", json!({})), Rule::NotListed);
     assert_eq!(one("envelope-5", "verifica@mar.example", json!({})).code, 202);

@@ -4,11 +4,12 @@
 //! arrival causes (mailbox rows, what was seen, entries of the ledger, receipts, counted rates) is in one decision, so a
 //! crash keeps all of it or none, and the sender's repetition finds either nothing or everything.
 //!
-//! Deliberately absent: groups, seeded work (tareas@) and the e-mail bridge. Mail to a group or to tareas@ is refused in
-//! words; nothing pretends to have taken it.
+//! Deliberately absent: seeded work (tareas@) and the e-mail bridge. Mail to tareas@ is refused in words; nothing pretends
+//! to have taken it.
 
 pub mod cards;
 pub mod delegation;
+pub mod groups;
 pub mod inbound;
 pub mod invitations;
 pub mod letters;

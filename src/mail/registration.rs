@@ -216,7 +216,7 @@ impl Entry<'_> {
     fn name_rules(&self) -> Result<(), Refusal> {
         let local = &self.request.local;
         let dots = local.as_str().ends_with('.') || local.as_str().contains("..");
-        if dots || local.as_str().starts_with(GROUP_PREFIX) || is_reserved(local.as_str()) {
+        if dots || local.as_str().starts_with(super::talk::GROUP_PREFIX) || is_reserved(local.as_str()) {
             return Err(reserved(local));
         }
         match &self.existing {
@@ -369,7 +369,7 @@ fn possession(body: &Value, request: &RegistrationRequest, now: Timestamp) -> Re
 }
 
 /// The caller's card was read before this transaction; it must still be the one in force.
-fn same_as_now(view: &dyn View, caller: &AgentCard, now: Timestamp) -> Result<(), Refusal> {
+pub(super) fn same_as_now(view: &dyn View, caller: &AgentCard, now: Timestamp) -> Result<(), Refusal> {
     let current = view.agent(caller.address.local()).map(|record| record.card);
     match current.filter(|card| card.address == caller.address && card.sig == caller.sig) {
         Some(card) if delegation::stands(view, &card, now).is_ok() => Ok(()),
@@ -397,8 +397,6 @@ fn reserved(local: &Local) -> Refusal {
 fn bad(reason: &str) -> Refusal {
     Refusal::new(Rule::BadField, reason)
 }
-
-const GROUP_PREFIX: &str = "g.";
 
 /// The house's own names; `libro-1` or `casa.x` would pass for them in prose.
 const HOUSE_VOICES: &[&str] = &["postmaster", "libro", "verifica", "tareas", "casa"];

@@ -113,7 +113,9 @@ pub fn job_towards(job: &Job, place: &Place) -> Option<String> {
 /// UTF-16 units. Nothing where no name is left, or where the name is a trap for readers that are written in JavaScript.
 pub fn project_name(text: &str) -> Option<String> {
     let folded: String = text.chars().take(limits::PROJECT_CHARS_READ_MAX).nfkc().collect();
-    let folded: String = folded.to_lowercase().nfkc().collect();
+    // What is removed may have stood between characters that compose.
+    let bare = profile::clean(&folded.to_lowercase(), usize::MAX);
+    let folded: String = bare.nfkc().collect();
     let mut name = String::new();
     let mut units = 0;
     for c in profile::clean(&folded, limits::PROJECT_UNITS_MAX).chars() {
@@ -336,7 +338,8 @@ mod tests {
     /// Incident: invisible and bidirectional characters disguised projects; a 200,000-character one reached a tool.
     #[test]
     fn names_are_idempotent_whatever_is_written() {
-        proptest::proptest!(|(text in "\\PC{0,60}|[\\u{0}-\\u{20}\\u{300}-\\u{36f}\\u{fb00}-\\u{fb06}\\u{1f88}-\\u{1faf}]{0,60}")| {
+        let config = proptest::test_runner::Config { failure_persistence: None, ..Default::default() };
+        proptest::proptest!(config, |(text in "\\PC{0,60}|[\\u{0}-\\u{20}\\u{300}-\\u{36f}\\u{fb00}-\\u{fb06}\\u{1f88}-\\u{1faf}]{0,60}")| {
             if let Some(once) = project_name(&text) {
                 proptest::prop_assert_eq!(project_name(&once), Some(once.clone()));
                 proptest::prop_assert!(!once.chars().any(char::is_control));

@@ -112,15 +112,17 @@ where
 
 async fn own_card(doors: &Doors, local: &str, asking: &Asking) -> Result<Value, Refusal> {
     let (local, asking, now) = (local.to_owned(), asking.clone(), doors.now());
+    let house = doors.house();
     let found = doors.read(move |reader| {
         let asker = match &asking {
             Asking::Nobody => Asker::Nobody,
             Asking::Address(address) => Asker::Address(address),
             Asking::Agent(card) => Asker::Card(card),
         };
-        Ok(mail::cards::seen_by(reader, &local, asker, now).map(|record| record.public().clone()))
+        let seen = mail::cards::seen_by(reader, &local, asker, now);
+        Ok(seen.map(|record| mail::groups::card_for(&house, &record, asker)).transpose())
     });
-    found.await?.ok_or_else(|| Refusal::new(Rule::NoSuchAgent, "no such agent"))
+    found.await??.ok_or_else(|| Refusal::new(Rule::NoSuchAgent, "no such agent"))
 }
 
 fn asking(call: &Call) -> Asking {

@@ -139,6 +139,9 @@ pub const TABLE: &[Route] = &[
     route!("GET" "/mailbox/{local}/wait", Owner, body 0, Keep::No, None => mail::wait),
     route!("GET" "/outbox/{local}", Owner, body 0, Keep::No, None => mail::outbox),
     route!("GET" "/conversations/{local}", Owner, body 0, Keep::No, None => talk::conversations),
+    route!("POST" "/groups", Agent, body SMALL, Keep::No, None => talk::create_group),
+    route!("GET" "/groups/{local}/members", Agent, body 0, Keep::No, None => talk::group_members),
+    route!("POST" "/groups/{local}/members", Agent, body SMALL, Keep::No, None => talk::edit_group),
     route!("GET" "/libro/cuenta/{address}", AnyAgent, body 0, Keep::No, None => money::account),
     route!("GET" "/libro/contrato/{id}", AnyAgent, body 0, Keep::No, None => money::contract),
     route!("GET" "/libro/contrato/{id}/evidencia", AnyAgent, body 0, Keep::No, Some("evidence") => money::evidence),
@@ -195,7 +198,8 @@ async fn serve(app: Arc<App>, path: &'static str, request: Request) -> Response 
         ref other => other.as_str(),
     };
     let Some(route) = TABLE.iter().find(|route| route.path == path && route.method == asked_method) else {
-        return refused(&unknown_route(), &head.method, &head.headers);
+        let refusal = if NAMES_ITS_METHODS.contains(&path) { wrong_method() } else { unknown_route() };
+        return refused(&refusal, &head.method, &head.headers);
     };
     let remote = head.extensions.get::<Remote>().copied();
     let ip = asking_ip(remote, &head.headers);
@@ -322,6 +326,13 @@ fn asking_ip(remote: Option<Remote>, headers: &HeaderMap) -> IpAddr {
     let named = headers.get_all("x-forwarded-for").iter().next_back().and_then(|value| value.to_str().ok());
     let last = named.and_then(|list| list.rsplit(',').next()).map(str::trim);
     last.and_then(|text| text.parse().ok()).unwrap_or(remote.ip)
+}
+
+/// Paths of which the protocol says that a wrong method is called wrong.
+const NAMES_ITS_METHODS: &[&str] = &["/groups/{local}/members"];
+
+fn wrong_method() -> Refusal {
+    Refusal::new(Rule::WrongMethod, "this route takes GET and POST")
 }
 
 fn unknown_route() -> Refusal {

@@ -4,10 +4,10 @@
 //! nothing from what is refused.
 
 use super::http::Reply;
-use super::mail::page;
+use super::mail::{answered, page};
 use super::routes::{App, Call};
 use crate::limits;
-use crate::mail::talk;
+use crate::mail::{groups, talk};
 use crate::record::{Change, Decision};
 use crate::refusal::{Refusal, Rule};
 
@@ -41,4 +41,35 @@ pub async fn conversations(app: &App, call: Call) -> Result<Reply, Refusal> {
             Ok(talk::history(&with, letters, full))
         })
         .await
+}
+
+/// `POST /groups`.
+pub async fn create_group(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (house, now, caller) = (app.doors.house(), app.doors.now(), call.caller()?);
+    let (card, body) = (caller.card.clone(), call.json());
+    let made = app.doors.commit_as(caller, move |view| {
+        let body = body.as_ref().map_err(Refusal::clone)?;
+        groups::create(&house, view, now, &card, body)
+    });
+    Ok(answered(made.await??))
+}
+
+/// `GET /groups/:g/members`.
+pub async fn group_members(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (house, caller) = (app.doors.house(), call.caller()?);
+    app.doors.spend(caller).await?;
+    let (card, local) = (caller.card.clone(), call.param("local").to_owned());
+    let found = app.doors.read(move |reader| Ok(groups::members(&house, reader, &card, &local)));
+    Ok(Reply::ok(found.await??))
+}
+
+/// `POST /groups/:g/members`.
+pub async fn edit_group(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (house, now, caller) = (app.doors.house(), app.doors.now(), call.caller()?);
+    let (card, body, local) = (caller.card.clone(), call.json(), call.param("local").to_owned());
+    let made = app.doors.commit_as(caller, move |view| {
+        let body = body.as_ref().map_err(Refusal::clone)?;
+        groups::edit(&house, view, now, &card, &local, body)
+    });
+    Ok(answered(made.await??))
 }

@@ -1,7 +1,7 @@
 //! `check` and `replay`: what they answer, show, keep and refuse.
 
 use super::site::{Answer, Site};
-use super::{Ran, folder, verifica, write};
+use super::{Ran, folder, ran_by, verifica, write};
 use serde_json::{Value, json};
 use std::fs;
 use tempfile::TempDir;
@@ -103,7 +103,11 @@ fn check_is_undecided_when_an_edge_answers() {
 fn check_ends_with_four_when_a_job_cannot_be_enforced() {
     let folder = folder();
     write(&folder, "job.json", r#"{"type": "exit_0", "argv": ["true"]}"#);
-    let ran = verifica(folder.path(), &["check", "job.json", "--json"]);
+    // The job's own limits would be above the hard ones of this program: it could not have them.
+    let mut shell = assert_cmd::Command::new("/bin/sh");
+    shell.args(["-c", "ulimit -n 200; exec \"$0\" check job.json --json", env!("CARGO_BIN_EXE_verifica")]);
+    shell.current_dir(folder.path()).env_clear().env("HOME", folder.path());
+    let ran = ran_by(shell);
     let doc = ran.json();
     assert_eq!((ran.code, &doc["verdict"], &doc["indeciso"]), (4, &json!("undecided"), &json!(true)));
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use verifica::client::agent::SystemClock;
-use verifica::observe::look::look;
+use verifica::observe::jobs::Order;
+use verifica::observe::look::{Eyes, look};
 use verifica::probe::url::{Target, UrlPolicy};
 use verifica::probe::{Capabilities, Delivery, Outcome, Suite};
 use verifica::wire::Sha256;
@@ -18,7 +19,8 @@ type Row = (&'static str, Vec<Step>, Value, &'static str);
 async fn outcome(server: &Server, tests: &Value) -> Vec<(String, String)> {
     let urls = UrlPolicy { addresses: loopback() };
     let suite = Arc::new(Suite::from_tests(tests, &urls, &Capabilities::network()));
-    let looked = look(&fetcher_to(server.address), &suite, &Delivery::default(), 30_000, &SystemClock).await;
+    let eyes = Eyes { fetcher: fetcher_to(server.address), jobs: None, timeout_ms: 30_000 };
+    let looked = look(&eyes, &suite, &Delivery::default(), &Order::default(), &SystemClock).await;
     let word = |outcome: Outcome| match outcome {
         Outcome::Undecided(cause) => format!("undecided {}", cause.name()),
         decided => decided.word().to_owned(),

@@ -44,6 +44,8 @@
 //! - [`daemon`]: the workers behind the doors, start and drain.
 //! - [`config`]: the configuration file, parsed.
 //! - [`cli`]: one file a subcommand; text and JSON printers.
+//! - [`sim`]: a simulated world around the pure rooms, with a reference ledger that checks every answer. No command
+//!   uses it; tests and `benches/sim.rs` run it.
 //!
 //! ## Which way the arrows run
 //!
@@ -80,6 +82,7 @@ pub mod record;
 pub mod refusal;
 pub mod sandbox;
 pub mod server;
+pub mod sim;
 pub mod store;
 pub mod time;
 pub mod verdict;

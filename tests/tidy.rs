@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms without IO, clock, chance or async.
-const PURE: &[&str] =
-    &["limits", "refusal", "time", "ids", "wire", "probe", "verdict", "attest", "record", "mail", "libro", "arbiter"];
+const PURE: &[&str] = &[
+    "limits", "refusal", "time", "ids", "wire", "probe", "verdict", "attest", "record", "mail", "libro", "arbiter",
+    "sim",
+];
 
 /// Lower ranks know nothing of higher ones. Rooms of one rank may know each other only where `ALLOWED_ACROSS` says so.
 const RANKS: &[(&str, u8)] = &[
@@ -132,6 +134,15 @@ fn unsafe_stays_in_the_sandbox() {
         }
     }
     assert!(faults.is_empty(), "unsafe outside sandbox/:\n{}", faults.join("\n"));
+}
+
+/// A key whose secret two signatures betray guards nothing, so nothing but the simulator may make one.
+#[test]
+fn throwaway_keys_stay_in_the_simulator() {
+    let outside = sources().into_iter().filter(|s| s.room != "sim" && s.room != "wire");
+    let makers: Vec<String> =
+        outside.filter(|s| mentions(&s.code, "throwaway")).map(|s| s.path.display().to_string()).collect();
+    assert!(makers.is_empty(), "throwaway keys outside the simulator: {makers:?}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use crate::refusal::{Refusal, Rule};
 use crate::wire::digest::{array_from_base64url, base64url};
 use crate::wire::json::canonical_without;
+use crate::wire::throwaway::OneNonce;
 use ed25519_dalek::Signer;
 use serde_json::{Value, json};
 use std::fmt;
@@ -75,11 +76,18 @@ impl<'a> Signature<'a> {
 
 /// A private signing key. It has no textual form of its own: [`SigningKey::secret_text`] is the only way out.
 #[derive(Clone)]
-pub struct SigningKey(ed25519_dalek::SigningKey);
+pub struct SigningKey(ed25519_dalek::SigningKey, Option<OneNonce>);
 
 impl SigningKey {
     pub fn from_seed(seed: [u8; 32]) -> Self {
-        SigningKey(ed25519_dalek::SigningKey::from_bytes(&seed))
+        SigningKey(ed25519_dalek::SigningKey::from_bytes(&seed), None)
+    }
+
+    /// A key for the simulator: its signatures are true ones and cost a twentieth, and two of them betray it.
+    pub fn throwaway(seed: [u8; 32]) -> Self {
+        let key = ed25519_dalek::SigningKey::from_bytes(&seed);
+        let nonce = OneNonce::of(&key);
+        SigningKey(key, Some(nonce))
     }
 
     /// The base64url text of the 32-byte seed (JWK `d`).
@@ -96,7 +104,10 @@ impl SigningKey {
     }
 
     pub fn sign(&self, message: &[u8]) -> String {
-        base64url(self.0.sign(message).to_bytes())
+        base64url(match &self.1 {
+            None => self.0.sign(message).to_bytes(),
+            Some(nonce) => nonce.sign(self.0.verifying_key().as_bytes(), message),
+        })
     }
 
     /// Puts `{alg, kid, value}` into `doc[field]`, over everything else in the document.
@@ -135,6 +146,16 @@ mod tests {
         let mut other_name = doc;
         other_name["signature"]["kid"] = json!(other.public().kid());
         assert!(!key.public().verify_object(&other_name, "signature"));
+    }
+
+    #[test]
+    fn a_throwaway_key_signs_what_every_verifier_takes() {
+        let key = SigningKey::throwaway([3; 32]);
+        for text in ["", "a", "another text"] {
+            assert!(key.public().verify(text.as_bytes(), &key.sign(text.as_bytes())));
+            assert!(!key.public().verify(b"forged", &key.sign(text.as_bytes())));
+        }
+        assert_eq!(key.public(), SigningKey::from_seed([3; 32]).public());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod key;
 pub mod pow;
 pub mod quote;
 pub mod seal;
+mod throwaway;
 
 pub use address::{Address, Domain, Local, SystemName};
 pub use amount::Amount;

@@ -2,7 +2,7 @@
 //! pure rules, with deaths between any two.
 
 use super::bugs::Bug;
-use super::deal::Looked;
+use super::deal;
 use super::house::{Broken, Done, SimHouse};
 use super::post::{Content, Post};
 use super::world::{Caller, Door, Event, World};
@@ -11,17 +11,13 @@ use crate::ids::Ids;
 use crate::libro;
 use crate::limits;
 use crate::mail::queue::{self, Attempt, Outcome};
-use crate::probe::observation::{FetchKey, Observation};
 use crate::probe::plan::Suite;
 use crate::probe::url::UrlPolicy;
 use crate::record::{Change, Contract, Decision, LookRow};
 use crate::time::Timestamp;
-use crate::verdict::{Look, Verdict};
+use crate::verdict::{Look, Looked, Verdict};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// What a look saw.
-pub type Seen = BTreeMap<FetchKey, Observation>;
 
 /// When the queue's worker has something to do.
 pub fn next_job(house: &mut SimHouse, now: Timestamp) -> Option<Timestamp> {
@@ -134,7 +130,7 @@ fn look(world: &mut World<'_>, at: usize, row: LookRow, contract: &Contract) {
     let settings = &world.houses[at].house.settings;
     let urls = UrlPolicy { addresses: settings.addresses.clone() };
     let suite = Suite::from_terms(&contract.terms, &urls, &settings.capabilities).accepted();
-    let mut seen = Seen::new();
+    let mut seen = BTreeMap::new();
     let mut truth = Some(true);
     for plan in suite.fetches(settings.policy.timeout_ms) {
         let site = world.sites.entry(plan.key.url.clone()).or_insert(super::sites::Site::Down);
@@ -143,10 +139,10 @@ fn look(world: &mut World<'_>, at: usize, row: LookRow, contract: &Contract) {
         seen.insert(plan.key, observation);
     }
     let results = suite.judge(&seen, &settle::delivery_of(contract));
-    let look = Box::new(Look::new(now, results, &seen));
+    let looked = Box::new(Looked { look: Look::new(now, results, &seen), seen, attestations: Vec::new() });
     let life = world.houses[at].life;
     let wait = if world.chance.per_mille(20) { 150_000 } else { world.chance.span(1, 3_000) };
-    world.after(wait, Event::Looked { house: at, life, row: Box::new(row), look, truth, seen });
+    world.after(wait, Event::Looked { house: at, life, row: Box::new(row), looked, truth });
 }
 
 /// Settles a look that was made.
@@ -155,11 +151,10 @@ pub fn looked(
     at: usize,
     life: u32,
     row: &LookRow,
-    look: &Look,
+    looked: &Looked,
     truth: Option<bool>,
-    seen: &Seen,
 ) -> Result<(), Broken> {
-    let told = match look.joint().verdict {
+    let told = match looked.look.joint().verdict {
         Verdict::Pass => Some(true),
         Verdict::Fail => Some(false),
         Verdict::Undecided => None,
@@ -176,11 +171,11 @@ pub fn looked(
         }
         let mut ids = Ids::from_seed(world.chance.bytes());
         let claimed = if time == 0 { row.clone() } else { LookRow { lease_until: None, ..row.clone() } };
-        let decision = settle::settle(&house.house, &house.lens(), now, &mut ids, &claimed, look, seen);
+        let decision = settle::settle(&house.house, &house.lens(), now, &mut ids, &claimed, looked);
         let stale = matches!(decision.reply, Step::Stale);
         let (done, kept) = world.houses[at].commit(&mut world.chance, &world.swarm, Ok(decision))?;
         if kept && !stale && time == 0 {
-            world.houses[at].looked(&row.contract, Looked { steps: row.delivery, passed: told });
+            world.houses[at].looked(&row.contract, deal::Looked { steps: row.delivery, passed: told });
         }
         if !world.houses[at].up {
             world.died(at);

@@ -15,7 +15,7 @@ use crate::record::house::OnUndecided;
 use crate::record::{LookRow, Settings};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
-use crate::verdict::Look;
+use crate::verdict::Looked;
 use crate::wire::card::AgentCard;
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -75,9 +75,8 @@ pub enum Event {
         house: usize,
         life: u32,
         row: Box<LookRow>,
-        look: Box<Look>,
+        looked: Box<Looked>,
         truth: Option<bool>,
-        seen: workers::Seen,
     },
     Restart {
         house: usize,
@@ -268,8 +267,8 @@ impl<'a> World<'a> {
                 self.looks_due[house & 1] = None;
                 workers::looks(self, house)
             }
-            Event::Looked { house, life, row, look, truth, seen } => {
-                workers::looked(self, house, life, &row, &look, truth, &seen)
+            Event::Looked { house, life, row, looked, truth } => {
+                workers::looked(self, house, life, &row, &looked, truth)
             }
             Event::Restart { house } => {
                 let now = self.now(house);

@@ -1,5 +1,14 @@
 //! What a job costs: `true` with the whole proof, beside a plain start of the same program and beside bubblewrap, where it
 //! is installed. Measured once more from a process with a gigabyte in use: the launcher must not care.
+//!
+//! With `-- leaks [JOBS]` it runs 10,000 jobs, 64 at a time, and counts what they leave.
+
+#[path = "../tests/sandbox/leaks.rs"]
+#[allow(dead_code)]
+mod leaks;
+#[path = "../tests/sandbox/support.rs"]
+#[allow(dead_code)]
+mod support;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,6 +17,10 @@ use verifica::probe::exit_0::JobEnd;
 use verifica::sandbox::{Job, JobPolicy, Slot, run_blocking, set_launcher};
 
 fn main() {
+    let words: Vec<String> = std::env::args().filter(|word| word != "--bench").collect();
+    if words.get(1).is_some_and(|word| word == "leaks") {
+        return leak(words.get(2).and_then(|n| n.parse().ok()).unwrap_or(10_000));
+    }
     set_launcher(PathBuf::from(env!("CARGO_BIN_EXE_verifica")));
     let policy = JobPolicy::named("default").expect("default");
     let job = Job { argv: vec!["/usr/bin/true".to_owned()], inputs: Vec::new(), policy, within_s: None };
@@ -43,6 +56,15 @@ fn main() {
     let weight = vec![1u8; 1 << 30];
     show("house with 1 GiB in use", rounds());
     std::hint::black_box(&weight);
+}
+
+fn leak(jobs: usize) {
+    let _one = support::alone();
+    let many = leaks::many(jobs, 64);
+    println!("{jobs} jobs, 64 at a time, in {:.1} s ({:.0} a second)", many.seconds, jobs as f64 / many.seconds);
+    many.ends.iter().for_each(|(end, n)| println!("  {n:>6}  {end}"));
+    println!("before {:?}\nafter  {:?}", many.before, many.after);
+    assert_eq!(many.after, many.before, "something was left behind");
 }
 
 fn timed(act: impl FnOnce()) -> Duration {

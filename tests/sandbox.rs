@@ -14,6 +14,8 @@ mod ending;
 mod hostile;
 #[path = "sandbox/inputs.rs"]
 mod inputs;
+#[path = "sandbox/leaks.rs"]
+mod leaks;
 #[path = "sandbox/ordinary.rs"]
 mod ordinary;
 #[path = "sandbox/proof.rs"]

@@ -1,7 +1,8 @@
 //! `verifica demo`: a whole house on loopback, from nothing to signed receipts, through the same doors that any agent uses.
 //!
 //! A buyer and a seller with their own keys join over HTTP, two escrows of 200 tokens are arbitrated against a small HTTPS
-//! site: one passes its five tests and one does not. Everything lies in one temporary folder, which goes at the end
+//! site: one passes its five tests and one does not. Where this machine can enforce the sandbox, two more are judged by a
+//! program that is run on what was delivered; where it cannot, that is said. Everything lies in one temporary folder, which goes at the end
 //! unless `--keep` is given. The only numbers that the demonstration adds are its own file names; every fact it prints
 //! was read back from the house.
 
@@ -76,20 +77,31 @@ async fn play(args: &Args, folder: &Folder, out: &Out) -> Result<Exit, Failure> 
     .await?;
     say(out, "libro", format!("the operator issued {FUNDS} tok to {}", buyer.address()));
 
-    let good = deal(&buyer, &seller, "the tool, version 2", tests("2", &deliverable()), out).await?;
-    let bad =
-        deal(&buyer, &seller, "the tool, version 3", tests("3", b"what was promised and is not there"), out).await?;
-    for contract in [&good, &bad] {
-        let op = json!({"op": "deliver", "contract": contract, "evidence_sha256": Sha256::of(deliverable())});
+    let missing = running.doors.house().settings.capabilities.unenforced.clone();
+    match &missing {
+        None => say(out, "sandbox", "it proved itself on this machine, so exit_0 tests are offered".to_owned()),
+        Some(why) => {
+            say(out, "sandbox", format!("it cannot be enforced on this machine: {}", clean(why)));
+            say(out, "", "exit_0 tests are not offered here; `verifica doctor` says how to mend it".to_owned());
+        }
+    }
+    let mut deals = Vec::new();
+    for (concept, tests, work, op) in plays(missing.is_none()) {
+        let contract = deal(&buyer, &seller, concept, tests, out).await?;
+        deals.push((contract, Sha256::of(work), op));
+    }
+    for (contract, work, _) in &deals {
+        let op = json!({"op": "deliver", "contract": contract, "evidence_sha256": work});
         let id = seller.operate(&op).await?;
         seller.wait_receipt(&id, WITHIN).await?;
         say(out, "deliver", format!("{} delivered contract {}", seller.address(), short(contract)));
     }
-    say(out, "arbiter", "verifica@ looks at both, waits, and looks again; two looks must agree".to_owned());
+    say(out, "arbiter", "verifica@ looks at each, waits, and looks again; two looks must agree".to_owned());
     let mut settled = Vec::new();
-    for (contract, op) in [(&good, "release"), (&bad, "refund")] {
+    for (contract, _, op) in &deals {
         settled.push(settlement(&buyer, contract, op, out).await?);
     }
+    let released = deals.iter().filter(|(_, _, op)| *op == "release").count() as u64;
     let balances = balances(&house, &token).await?;
     blank(out);
     for (account, balance) in &balances {
@@ -98,27 +110,29 @@ async fn play(args: &Args, folder: &Folder, out: &Out) -> Result<Exit, Failure> 
     let sum: i64 = balances.values().sum();
     let fee = Amount::new(PRICE).map_or(0, |price| price.share(config.libro.fee_bps)).cast_signed();
     let expected = BTreeMap::from([
-        (seller.address().to_string(), PRICE.cast_signed() - fee),
-        (buyer.address().to_string(), FUNDS.cast_signed() - PRICE.cast_signed()),
-        (casa(), fee - FUNDS.cast_signed()),
+        (seller.address().to_string(), released.cast_signed() * (PRICE.cast_signed() - fee)),
+        (buyer.address().to_string(), (FUNDS - released * PRICE).cast_signed()),
+        (casa(), released.cast_signed() * fee - FUNDS.cast_signed()),
     ]);
     say(out, "balance", format!("{:<28} {sum:>7} tok", "sum"));
     let took = started.elapsed();
     if balances != expected || sum != 0 {
-        return Err(Failure::new(Exit::Bug, "the balances are not what the two contracts say")
+        return Err(Failure::new(Exit::Bug, "the balances are not what the contracts say")
             .why(format!("expected {expected:?}")));
     }
     if out.json {
         let at = args.keep.then(|| folder.path.display().to_string());
         out.doc(&json!({
             "schema": "verifica.demo/1", "house": config.public_url, "folder": at, "domain": DOMAIN, "settled": settled, "balances": balances,
-            "sum": sum, "duration_ms": u64::try_from(took.as_millis()).unwrap_or(limits::SAFE_INTEGER_MAX),
+            "sum": sum, "sandbox_missing": missing, "duration_ms": u64::try_from(took.as_millis()).unwrap_or(limits::SAFE_INTEGER_MAX),
         }));
     } else {
         blank(out);
         out.line(format!(
-            "{}   one escrow released, one refunded, every balance accounted for   {:.1}s",
+            "{}   {} escrows: {released} released, {} refunded, every balance accounted for   {:.1}s",
             out.paint(Style::Good, "done"),
+            deals.len(),
+            deals.len() as u64 - released,
             took.as_secs_f64()
         ));
     }
@@ -159,7 +173,42 @@ fn pages() -> Vec<Page> {
         Page { path: "/version.json", media: "application/json", body: br#"{"name":"tool","version":"2"}"#.to_vec() },
         Page { path: "/CHANGELOG", media: "text/plain", body: b"version 2\nfirst complete delivery\n".to_vec() },
         Page { path: "/tool.bin", media: "application/octet-stream", body: deliverable() },
+        Page { path: "/tool.tar", media: "application/x-tar", body: archive("echo $(($1 + $2))\n") },
+        Page { path: "/wrong.tar", media: "application/x-tar", body: archive("echo $(($1 - $2))\n") },
     ]
+}
+
+/// What is dealt in: the concept, its tests, what is delivered, and how that must end.
+fn plays(jobs: bool) -> Vec<(&'static str, Value, Vec<u8>, &'static str)> {
+    let missing = b"what was promised and is not there";
+    let mut plays = vec![
+        ("the tool, version 2", tests("2", &deliverable()), deliverable(), "release"),
+        ("the tool, version 3", tests("3", missing), deliverable(), "refund"),
+    ];
+    if jobs {
+        let (right, wrong) = (archive("echo $(($1 + $2))\n"), archive("echo $(($1 - $2))\n"));
+        plays.push(("a tool that adds", command("/tool.tar"), right, "release"));
+        plays.push(("another tool that adds", command("/wrong.tar"), wrong, "refund"));
+    }
+    plays
+}
+
+/// A program, in an archive.
+fn archive(program: &str) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(program.len() as u64);
+    header.set_mode(0o755);
+    header.set_cksum();
+    let _ = tar.append_data(&mut header, "add.sh", program.as_bytes());
+    tar.into_inner().unwrap_or_default()
+}
+
+/// A test that is a program itself: what was delivered has to add.
+fn command(path: &str) -> Value {
+    let script = "sum=$(/bin/sh tool/add.sh 40 2); echo \"40 + 2 = $sum\"; test \"$sum\" = 42";
+    let input = json!({"path": "tool", "url": format!("https://{SITE}{path}"), "sha256": "evidence", "unpack": "tar"});
+    json!([{"type": "exit_0", "name": "adds", "argv": ["/bin/sh", "-c", script], "inputs": [input]}])
 }
 
 fn deliverable() -> Vec<u8> {
@@ -320,6 +369,11 @@ async fn settlement(buyer: &AgentClient, contract: &str, op: &str, out: &Out) ->
         let text = |name: &str| brief(result.get(name).and_then(Value::as_str).unwrap_or("-"), 240);
         let word = if result.get("pasa") == Some(&Value::Bool(true)) { "pass" } else { "fail" };
         say(out, "", format!("{word:<5} {:<12} {:<10} {}", text("prueba"), text("name"), text("razon")));
+    }
+    let evidence = buyer.evidence(contract).await?;
+    let runs = evidence.get("attestations").and_then(Value::as_array).map(Vec::len).unwrap_or_default();
+    if let Some(backend) = evidence.pointer("/attestations/0/enforcement_backend").and_then(Value::as_str) {
+        say(out, "", format!("{runs} runs, each attested: {}", brief(backend, 200)));
     }
     let fee = match body.get("fee").and_then(|fee| Some((fee.get("amount")?.as_u64()?, fee.get("account")?.as_str()?)))
     {

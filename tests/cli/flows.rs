@@ -218,13 +218,24 @@ fn the_demonstration_pays_refunds_and_agrees_with_a_dry_run() {
     std::io::BufRead::read_line(&mut lines, &mut line).expect("a document");
     let doc: Value = serde_json::from_str(&line).expect("json");
     assert_eq!(doc["sum"], json!(0), "{doc}");
+    // Two more escrows are judged by a program, where this machine can enforce the sandbox.
+    let (endings, balances) = match doc["sandbox_missing"].as_str() {
+        None => (vec!["release", "refund", "release", "refund"], (-960, 600, 360)),
+        Some(missing) => {
+            assert!(std::env::var_os("VERIFICA_REQUIRE_ALL").is_none(), "nothing may be left out: {missing}");
+            eprintln!("SKIPPED: the escrows with jobs: {missing}");
+            (vec!["release", "refund"], (-980, 800, 180))
+        }
+    };
+    assert_eq!(doc["settled"].as_array().map(Vec::len), Some(endings.len()));
     assert_eq!(
         doc["balances"],
-        json!({"casa@mar.example": -980, "compras@mar.example": 800, "taller@mar.example": 180})
+        json!({"casa@mar.example": balances.0, "compras@mar.example": balances.1, "taller@mar.example": balances.2})
     );
     let at = doc["folder"].as_str().expect("folder");
     let (buyer, config) = (format!("{at}/compras.json"), format!("{at}/verifica.toml"));
-    for (n, (op, code)) in [("release", 0), ("refund", 1)].into_iter().enumerate() {
+    for (n, op) in endings.into_iter().enumerate() {
+        let code = i32::from(op == "refund");
         let settled = &doc["settled"][n];
         assert_eq!(settled["op"], op);
         let id = settled["contract"].as_str().expect("contract");

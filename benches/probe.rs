@@ -1,4 +1,4 @@
-//! Fresh probes in a second beside blackbox_exporter, and memory over many of them.
+//! Fresh probes in a second beside blackbox_exporter and hurl, and memory over many of them.
 //!
 //! Every probe is new TCP, new TLS, one request, then status and a regular expression over the body. The server is another
 //! process on loopback: TLS 1.3, a P-256 certificate, 981 bytes of JSON. Where there are two cores and `taskset`, whoever
@@ -7,6 +7,8 @@
 //! `cargo bench --bench probe` prints the table; `SECONDS=10` measures longer. `-- --memory` watches the memory of this
 //! process over 10,000 probes and while 64 endless bodies stream; `-- --memory --long` over 100,000.
 
+#[path = "probe/hurl.rs"]
+mod hurl;
 #[path = "probe/peer.rs"]
 mod peer;
 
@@ -84,20 +86,31 @@ fn speed() -> ExitCode {
         ours.push(run);
     }
     let mut bad: usize = ours.iter().map(|run| run.bad).sum();
+    let mut beside = |who: &str, theirs: Vec<Run>| {
+        AT_ONCE.iter().zip(&theirs).for_each(|(at_once, run)| show(who, *at_once, run));
+        bad += theirs.iter().map(|run| run.bad).sum::<usize>();
+        let (ours, theirs) = (ours.last().expect("a run"), theirs.last().expect("a run"));
+        format!(
+            "at 64 at once verifica makes {:.1} times the probes of {who} for {:.2} of its CPU a probe",
+            rate(ours) / rate(theirs),
+            cost(ours) / cost(theirs)
+        )
+    };
+    let mut told = Vec::new();
     match peer::Peer::start(address, &ca) {
         Ok(mut peer) => {
-            let theirs: Vec<Run> = AT_ONCE.iter().map(|at_once| peer.probe(*at_once, time)).collect();
-            AT_ONCE.iter().zip(&theirs).for_each(|(at_once, run)| show("blackbox_exporter", *at_once, run));
-            bad += theirs.iter().map(|run| run.bad).sum::<usize>();
-            let (ours, theirs) = (ours.last().expect("a run"), theirs.last().expect("a run"));
-            println!(
-                "at 64 at once verifica makes {:.1} times the probes of blackbox_exporter (at least 3 are wanted) for {:.2} of its CPU a probe (at most 0.33)",
-                rate(ours) / rate(theirs),
-                cost(ours) / cost(theirs)
-            );
+            let theirs = AT_ONCE.iter().map(|at_once| peer.probe(*at_once, time)).collect();
+            told.push(beside("blackbox_exporter", theirs) + " (at least 3 are wanted, for at most 0.33)");
         }
-        Err(why) => println!("\n!! NO COMPARISON: {why}; on Debian: apt-get install prometheus-blackbox-exporter"),
+        Err(why) => told.push(format!(
+            "!! NO COMPARISON with blackbox_exporter: {why}; on Debian: apt-get install prometheus-blackbox-exporter"
+        )),
     }
+    match hurl::Hurl::find(address, &ca) {
+        Ok(hurl) => told.push(beside("hurl", AT_ONCE.iter().map(|at_once| hurl.probe(*at_once, time)).collect())),
+        Err(why) => told.push(format!("!! NO COMPARISON with hurl: {why}; cargo install hurl, or HURL=PROGRAM")),
+    }
+    told.iter().for_each(|line| println!("{line}"));
     let _ = child.kill();
     let _ = child.wait();
     if bad > 0 {
@@ -118,7 +131,9 @@ fn cost(run: &Run) -> f64 {
 
 fn show(who: &str, at_once: usize, run: &Run) {
     let last = run.times.len().saturating_sub(1) as f64;
-    let at = |share: f64| run.times.get((last * share) as usize).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+    // No probe takes no time: such a one was not timed.
+    let timed = |share: f64| run.times.get((last * share) as usize).filter(|time| !time.is_zero());
+    let at = |share: f64| timed(share).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
     println!(
         "{who:<18} {at_once:>8} {:>9.0} {:>13.3} {:>9.2} {:>9.2} {:>5.0}% {:>5}",
         rate(run),
@@ -135,6 +150,7 @@ fn fetcher(address: SocketAddr, ca: &[u8]) -> Fetcher {
         resolve: vec![at(address)],
         extra_ca_pem: vec![ca.to_vec()],
         per_host_per_minute: 10_000_000,
+        per_host_at_once: 64,
         ..config()
     };
     Fetcher::new(config).expect("a fetcher")

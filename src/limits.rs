@@ -243,6 +243,8 @@ pub const FIRST_BYTE_MS: u64 = 10_000;
 pub const BODY_MS: u64 = 15_000;
 pub const PROBE_MS_DEFAULT: u64 = 10_000;
 pub const ADDRESSES_TRIED_MAX: usize = 4;
+/// Connections to one host at once: one that answers slowly takes this many of the arbiter's and no more.
+pub const PER_HOST_CONNECTIONS_MAX: usize = 8;
 /// A look that would queue longer than this at a host is put off instead, and holds no slot meanwhile.
 pub const PACE_WAIT_MAX_MS: u64 = 5_000;
 /// Looks under way for each connection that the probes may have open: most of them wait for a host or for a second look.

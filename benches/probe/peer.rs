@@ -156,7 +156,7 @@ pub fn own(words: &[&str], core: &str) -> Command {
     command
 }
 
-fn on_core(core: &str, program: &str) -> Command {
+pub fn on_core(core: &str, program: &str) -> Command {
     if std::env::var_os(super::PINNED).is_none() {
         return Command::new(program);
     }
@@ -169,7 +169,7 @@ pub fn taskset() -> bool {
     known("taskset")
 }
 
-fn known(program: &str) -> bool {
+pub fn known(program: &str) -> bool {
     let quiet = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|status| status.success())
 }

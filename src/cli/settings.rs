@@ -111,6 +111,7 @@ pub fn public_fetching() -> (FetcherConfig, UrlPolicy) {
         resolve: Vec::new(),
         name_servers: Vec::new(),
         per_host_per_minute: limits::PER_HOST_PER_MINUTE,
+        per_host_at_once: limits::PER_HOST_CONNECTIONS_MAX,
         slots: limits::PROBE_SLOTS_DEFAULT,
         deadlines: Deadlines::default(),
     };
@@ -128,6 +129,7 @@ pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failur
         resolve: config.probe.resolve.clone(),
         name_servers: Vec::new(),
         per_host_per_minute: config.policy().per_host_per_minute,
+        per_host_at_once: limits::PER_HOST_CONNECTIONS_MAX,
         slots: config.arbiter.probe_slots,
         deadlines: Deadlines::default(),
     };

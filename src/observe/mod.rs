@@ -51,6 +51,8 @@ pub struct FetcherConfig {
     pub name_servers: Vec<SocketAddr>,
     /// Requests to one host that may begin within any minute. At least one.
     pub per_host_per_minute: u32,
+    /// Connections to one host at once, whichever contracts they are for. At least one.
+    pub per_host_at_once: usize,
     /// Connections at once. At least one.
     pub slots: usize,
     pub deadlines: Deadlines,
@@ -101,11 +103,14 @@ impl Fetcher {
         if config.per_host_per_minute == 0 {
             return Err(ObserveError::Zero("per_host_per_minute"));
         }
+        if config.per_host_at_once == 0 {
+            return Err(ObserveError::Zero("per_host_at_once"));
+        }
         let inner = Inner {
             tls: connect::connector(&config.extra_ca_pem)?,
             policy: UrlPolicy { addresses: config.allow.clone() },
             names: resolve::Names::new(config.allow, &config.resolve, &config.name_servers, &config.deadlines),
-            pace: pace::Pace::new(config.per_host_per_minute, config.slots, MINUTE),
+            pace: pace::Pace::new(config.per_host_per_minute, config.per_host_at_once, config.slots, MINUTE),
             deadlines: config.deadlines,
         };
         Ok(Fetcher { inner: Arc::new(inner) })
@@ -190,6 +195,7 @@ impl Default for FetcherConfig {
             resolve: Vec::new(),
             name_servers: Vec::new(),
             per_host_per_minute: limits::PER_HOST_PER_MINUTE,
+            per_host_at_once: limits::PER_HOST_CONNECTIONS_MAX,
             slots: limits::PROBE_SLOTS_DEFAULT,
             deadlines: Deadlines::default(),
         }
@@ -368,6 +374,8 @@ mod tests {
         assert!(matches!(Fetcher::new(zero_slots), Err(ObserveError::Zero("probe_slots"))));
         let zero_rate = FetcherConfig { per_host_per_minute: 0, ..FetcherConfig::default() };
         assert!(matches!(Fetcher::new(zero_rate), Err(ObserveError::Zero(_))));
+        let zero_at_once = FetcherConfig { per_host_at_once: 0, ..FetcherConfig::default() };
+        assert!(matches!(Fetcher::new(zero_at_once), Err(ObserveError::Zero("per_host_at_once"))));
         for pem in ["", "no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
             let bad = FetcherConfig { extra_ca_pem: vec![pem.into()], ..FetcherConfig::default() };
             assert!(matches!(Fetcher::new(bad), Err(ObserveError::ExtraCa { index: 0, .. })), "{pem}");

@@ -1,8 +1,9 @@
 //! Whose turn it is: how often one host is asked, and how many connections there are at once.
 //!
-//! Promise: no host sees more than `per_minute` requests begin in any window of one minute; requests wait, first come first
-//! served for each host, and are never turned away. One busy host holds at most one place in the queue for a
-//! connection, so it does not delay the others. A request that is dropped while it waits leaves no trace.
+//! Promise: no host sees more than `per_minute` requests begin in any window of one minute, nor more than `at_once`
+//! connections; requests wait, first come first served for each host, and are never turned away. One busy host holds at
+//! most one place in the queue for a connection, and one that answers slowly holds no more than its own connections, so
+//! it does not delay the others. A request that is dropped while it waits leaves no trace.
 
 use crate::limits;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 pub(super) struct Pace {
     per_minute: usize,
+    at_once: usize,
     window: Duration,
     slots: Arc<Semaphore>,
     hosts: Mutex<BTreeMap<String, Arc<Gate>>>,
@@ -22,12 +24,14 @@ pub(super) struct Pace {
 /// The right to one connection, until it is dropped.
 pub(super) struct Turn {
     _slot: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
 }
 
-/// When the last requests to one host began. The lock is a queue: it is given out in the order of asking.
-#[derive(Default)]
+/// When the last requests to one host began, and how many more connections it may have. The lock is a queue: it is
+/// given out in the order of asking.
 struct Gate {
     begun: tokio::sync::Mutex<VecDeque<Instant>>,
+    places: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
@@ -48,9 +52,10 @@ impl Drop for Queued<'_> {
 }
 
 impl Pace {
-    pub fn new(per_minute: u32, slots: usize, window: Duration) -> Self {
+    pub fn new(per_minute: u32, at_once: usize, slots: usize, window: Duration) -> Self {
         Pace {
             per_minute: usize::try_from(per_minute).unwrap_or(usize::MAX),
+            at_once: at_once.min(Semaphore::MAX_PERMITS),
             window,
             slots: Arc::new(Semaphore::new(slots.min(Semaphore::MAX_PERMITS))),
             hosts: Mutex::default(),
@@ -67,13 +72,14 @@ impl Pace {
         {
             tokio::time::sleep_until(oldest + self.window).await;
         }
+        let place = Arc::clone(&gate.places).acquire_owned().await.ok()?;
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         let now = Instant::now();
         while begun.front().is_some_and(|&oldest| oldest + self.window <= now) {
             begun.pop_front();
         }
         begun.push_back(now);
-        Some(Turn { _slot: slot })
+        Some(Turn { _slot: slot, _place: place })
     }
 
     /// How long a newcomer would wait at this host, when that is long enough to come back later rather than to queue.
@@ -90,10 +96,16 @@ impl Pace {
             let now = Instant::now();
             hosts.retain(|_, gate| {
                 let quiet = |begun: &VecDeque<Instant>| begun.back().is_none_or(|&last| last + self.window <= now);
-                Arc::strong_count(gate) > 1 || !gate.begun.try_lock().is_ok_and(|begun| quiet(&begun))
+                Arc::strong_count(gate) > 1
+                    || gate.places.available_permits() < self.at_once
+                    || !gate.begun.try_lock().is_ok_and(|begun| quiet(&begun))
             });
         }
-        Arc::clone(hosts.entry(host.to_string()).or_default())
+        let gate = || {
+            let places = Arc::new(Semaphore::new(self.at_once));
+            Arc::new(Gate { begun: tokio::sync::Mutex::default(), places, waiting: AtomicUsize::new(0) })
+        };
+        Arc::clone(hosts.entry(host.to_string()).or_insert_with(gate))
     }
 }
 
@@ -108,7 +120,7 @@ mod tests {
     #[tokio::test]
     async fn a_host_never_sees_more_than_its_rate_in_any_window() {
         let window = Duration::from_millis(200);
-        let pace = Arc::new(Pace::new(3, 64, window));
+        let pace = Arc::new(Pace::new(3, 64, 64, window));
         let mut set = JoinSet::new();
         for _ in 0..8 {
             let pace = Arc::clone(&pace);
@@ -126,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_are_taken_in_the_order_of_asking_and_hosts_do_not_wait_for_each_other() {
-        let pace = Arc::new(Pace::new(1, 64, Duration::from_millis(100)));
+        let pace = Arc::new(Pace::new(1, 64, 64, Duration::from_millis(100)));
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut set = JoinSet::new();
         for n in 0..4 {
@@ -145,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn slots_bound_what_is_open_and_a_busy_host_does_not_take_the_queue() {
-        let pace = Arc::new(Pace::new(1_000, 1, Duration::from_secs(60)));
+        let pace = Arc::new(Pace::new(1_000, 64, 1, Duration::from_secs(60)));
         let first = pace.turn("busy").await;
         let waiting: Vec<_> = (0..5)
             .map(|_| {
@@ -171,8 +183,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_slow_host_holds_its_own_connections_and_no_more() {
+        let pace = Arc::new(Pace::new(1_000, 2, 4, Duration::from_secs(60)));
+        let held = (pace.turn("slow").await, pace.turn("slow").await);
+        let third = {
+            let pace = Arc::clone(&pace);
+            tokio::spawn(async move { pace.turn("slow").await })
+        };
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!third.is_finished(), "two at once");
+        let others = tokio::join!(pace.turn("a"), pace.turn("b"));
+        assert!(others.0.is_some() && others.1.is_some(), "the slots that the slow host does not hold are free");
+        drop((held, others));
+        assert!(third.await.unwrap().is_some());
+    }
+
+    #[tokio::test]
     async fn giving_up_while_waiting_takes_nothing_from_those_behind() {
-        let pace = Pace::new(1, 1, Duration::from_millis(300));
+        let pace = Pace::new(1, 64, 1, Duration::from_millis(300));
         drop(pace.turn("a").await);
         let impatient = tokio::time::timeout(Duration::from_millis(10), pace.turn("a")).await;
         assert!(impatient.is_err());
@@ -183,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_with_a_long_queue_says_when_to_come_back_and_others_do_not() {
-        let pace = Arc::new(Pace::new(1, 64, Duration::from_secs(60)));
+        let pace = Arc::new(Pace::new(1, 64, 64, Duration::from_secs(60)));
         assert!(pace.turn("busy").await.is_some());
         assert_eq!(pace.crowded("busy"), None);
         let waiting: Vec<_> = (0..3)
@@ -206,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_last_window_is_remembered() {
-        let pace = Pace::new(1_000_000, 4, Duration::from_millis(1));
+        let pace = Pace::new(1_000_000, 64, 4, Duration::from_millis(1));
         for _ in 0..3 {
             drop(pace.turn("a").await);
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -216,7 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn quiet_hosts_are_forgotten() {
-        let pace = Pace::new(5, 4, Duration::from_millis(1));
+        let pace = Pace::new(5, 64, 4, Duration::from_millis(1));
         for n in 0..HOSTS_BEFORE_SWEEP {
             drop(pace.turn(&n.to_string()).await);
         }

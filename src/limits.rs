@@ -245,6 +245,8 @@ pub const PROBE_MS_DEFAULT: u64 = 10_000;
 pub const ADDRESSES_TRIED_MAX: usize = 4;
 /// Connections to one host at once: one that answers slowly takes this many of the arbiter's and no more.
 pub const PER_HOST_CONNECTIONS_MAX: usize = 8;
+/// So little content is judged where it was read; more is judged beside the connections.
+pub const JUDGED_AT_ONCE_BYTES_MAX: usize = 4_096;
 /// A look that would queue longer than this at a host is put off instead, and holds no slot meanwhile.
 pub const PACE_WAIT_MAX_MS: u64 = 5_000;
 /// Looks under way for each connection that the probes may have open: most of them wait for a host or for a second look.

@@ -10,14 +10,15 @@
 use super::{judgeable, schedule};
 use crate::ids::Ids;
 use crate::limits;
-use crate::probe::observation::Observation;
+use crate::probe::observation::{Cause, Observation};
 use crate::probe::plan::{Capabilities, Suite};
+use crate::probe::result::{Outcome, TestResult};
 use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
 use crate::record::{Change, Contract, Decision, EvidenceRow, House, LookRow, ObservationRow, View};
 use crate::refusal::{Refusal, Rule, retryable};
 use crate::time::Timestamp;
-use crate::verdict::{Case, Document, EvidenceName, Look, LookRecord, Looked, Policy, Verdict, agree};
+use crate::verdict::{Case, Document, EvidenceName, Look, LookRecord, Looked, Policy, Verdict, agree, replay};
 use crate::wire::address::SystemName;
 use crate::wire::digest::Sha256;
 use crate::wire::envelope::{Draft, Kind, Payload};
@@ -145,6 +146,28 @@ pub fn drop_row(view: &dyn View, claimed: &LookRow) -> Decision<()> {
         },
         None => Decision::nothing(()),
     }
+}
+
+/// Whether what was decided comes out again when its evidence is read and judged as anybody will who replays it. A look
+/// that does not replay is no ground for a verdict; the error says what differs. Work that is as long as the judging
+/// was, so not for a transaction.
+pub fn replays(house: &House, contract: &Contract, looked: &Looked) -> Result<(), String> {
+    let record = LookRecord { look: &looked.look, seen: Some(&looked.seen) };
+    let written = Judged::of(house, contract).case().to_json(&[record], &looked.look).to_string();
+    let read = serde_json::from_str(&written).map_err(|fault| format!("the evidence cannot be read: {fault}"))?;
+    let again = replay(&read)?;
+    if again.same() { Ok(()) } else { Err(again.differences.join("; ")) }
+}
+
+/// The same look when nothing of it may be believed: every test undecided, and the fault ours.
+pub fn disowned(looked: Looked) -> Looked {
+    let reason = "judged again, the evidence of this look did not give the same answer; nothing was decided";
+    let results = looked.look.results.into_iter().map(|result| TestResult {
+        outcome: Outcome::Undecided(Cause::Ours),
+        reason: reason.to_owned(),
+        ..result
+    });
+    Looked { look: Look { results: results.collect(), ..looked.look }, ..looked }
 }
 
 pub fn settle(
@@ -417,8 +440,8 @@ static NOTHING_SUPPLIED: BTreeMap<String, Sha256> = BTreeMap::new();
 mod tests {
     use super::*;
     use crate::arbiter::look_for;
-    use crate::probe::observation::Cause;
-    use crate::probe::result::{Evidence, Outcome, TestResult};
+    use crate::probe::observation::{Content, End, FetchPlan, Response, Seen};
+    use crate::probe::result::Evidence;
     use crate::record::memory::MemoryView;
     use crate::record::{ContractState, Settings};
     use crate::wire::Domain;
@@ -528,6 +551,58 @@ mod tests {
         assert_eq!(envelope["content"]["body"]["veredicto"]["evidence"], json!(named));
         assert_eq!(document["looks"].as_array().map(Vec::len), Some(2));
         assert_eq!(document["looks"][0]["resultados"][0]["pasa"], true);
+    }
+
+    /// V61: nothing is decided that its own evidence does not decide.
+    #[test]
+    fn a_look_whose_evidence_answers_otherwise_decides_nothing() {
+        let scene = Scene::new();
+        let contract = scene.view.contract("contract-1").expect("contract");
+        let settings = &scene.house.settings;
+        let urls = UrlPolicy { addresses: settings.addresses.clone() };
+        let suite = Suite::from_terms(&contract.terms, &urls, &settings.capabilities).accepted();
+        let unseen = |plan: FetchPlan| {
+            let seen = Seen::Response(Response {
+                status: 200,
+                headers: Vec::new(),
+                content: Content { kept: Vec::new(), bytes: 0, sha256: Sha256::of(""), end: End::NotRead },
+            });
+            let (started, ended) = (scene.now, scene.now);
+            let observation = Observation {
+                key: plan.key.clone(),
+                started,
+                ended,
+                address: None,
+                certificate_sha256: None,
+                certificate_not_after: None,
+                tls: None,
+                seen,
+            };
+            (plan.key, observation)
+        };
+        let seen: BTreeMap<_, _> = suite.fetches(1_000).into_iter().map(unseen).collect();
+        let look = Look::new(scene.now, suite.judge(&seen, &delivery_of(&contract)), &seen);
+        let honest = Looked { look, seen, attestations: Vec::new() };
+        assert_eq!(honest.look.joint().verdict, Verdict::Pass);
+        assert_eq!(replays(&scene.house, &contract, &honest), Ok(()));
+
+        let mut turned = honest.clone();
+        turned.look.results[0].outcome = Outcome::Fail;
+        let mut reworded = honest.clone();
+        reworded.look.results[0].reason.push('.');
+        let mut other = honest.clone();
+        for observation in other.seen.values_mut() {
+            if let Seen::Response(response) = &mut observation.seen {
+                response.status = 404;
+            }
+        }
+        let nothing = Looked { seen: BTreeMap::new(), ..honest.clone() };
+        for wrong in [turned, reworded, other, nothing] {
+            assert!(replays(&scene.house, &contract, &wrong).is_err(), "{:?}", wrong.look.results);
+            let disowned = disowned(wrong);
+            assert_eq!(disowned.look.joint().verdict, Verdict::Undecided);
+            assert_eq!(disowned.look.results[0].outcome, Outcome::Undecided(Cause::Ours));
+        }
     }
 
     #[test]

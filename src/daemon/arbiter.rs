@@ -17,6 +17,7 @@ use crate::probe::url::UrlPolicy;
 use crate::record::{Contract, Decision, LookRow};
 use crate::refusal::Refusal;
 use crate::server::Doors;
+use crate::verdict::Verdict;
 use crate::wire::Sha256;
 use crate::wire::auth::Relay;
 use serde_json::Value;
@@ -128,6 +129,7 @@ impl Arbiter {
             Task::Post(envelope) => self.post(row, envelope).await,
             Task::Look(contract) => {
                 let Some((row, looked)) = self.look(row, &contract).await? else { return Ok(()) };
+                let looked = self.replayed(&contract, looked).await;
                 self.offer_again_after(&looked).await;
                 match self.settle(&row, looked).await? {
                     Step::Post(envelope) => self.post(row, envelope).await,
@@ -187,6 +189,24 @@ impl Arbiter {
                         None => return Ok(None),
                     }
                 }
+            }
+        }
+    }
+
+    /// What a look decided counts only if its evidence, read and judged again, decides the same.
+    async fn replayed(&self, contract: &Contract, looked: Looked) -> Looked {
+        if looked.look.joint().verdict == Verdict::Undecided {
+            return looked;
+        }
+        let (house, judged, looked) = (self.doors.house(), contract.clone(), Arc::new(looked));
+        let again = Arc::clone(&looked);
+        let same = tokio::task::spawn_blocking(move || settle::replays(&house, &judged, &again)).await;
+        let looked = Arc::unwrap_or_clone(looked);
+        match same.unwrap_or_else(|fault| Err(fault.to_string())) {
+            Ok(()) => looked,
+            Err(differences) => {
+                tracing::error!(event = "look_does_not_replay", contract = %contract.id, differences);
+                settle::disowned(looked)
             }
         }
     }

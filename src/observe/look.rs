@@ -1,12 +1,14 @@
 //! One look: every fetch that the tests of a contract need, every job of theirs, then one judgement of what was seen. The
 //! daemon's arbiter and a seller's dry run call this same function.
 //!
-//! Judging is pure, and runs where its cost delays no connection. Should it panic, the look is undecided and the fault
-//! is ours: never a pass, never a fail.
+//! Judging is pure, and runs where its cost delays no connection: beside them, unless there is so little to judge that
+//! handing it over would cost more. Should it panic, the look is undecided and the fault is ours: never a pass, never a
+//! fail.
 
 use super::Fetcher;
 use super::jobs::{Jobs, Order, Ran};
-use crate::probe::observation::Cause;
+use crate::limits;
+use crate::probe::observation::{Cause, Observation, Seen};
 use crate::probe::plan::Suite;
 use crate::probe::result::{Evidence, Outcome, TestResult};
 use crate::probe::sha256::Delivery;
@@ -15,6 +17,7 @@ use crate::time::Clock;
 use crate::verdict::Look;
 pub use crate::verdict::Looked;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What a look is made with. Cheap to clone.
@@ -52,7 +55,8 @@ pub async fn look_and_report(
     seen.extend(ran.seen);
     let seen = Arc::new(seen);
     let (judged, judging, delivery, runs) = (suite.clone(), seen.clone(), delivery.clone(), ran.runs.clone());
-    let results = results(suite, move || judged.judge_with_jobs(&judging, &runs, &delivery)).await;
+    let here = seen.values().map(kept).sum::<usize>() <= limits::JUDGED_AT_ONCE_BYTES_MAX;
+    let results = results(suite, here, move || judged.judge_with_jobs(&judging, &runs, &delivery)).await;
     let look = Look { runs: ran.runs, ..Look::new(at, results, &seen) };
     (Looked { look, seen: Arc::unwrap_or_clone(seen), attestations: ran.attestations }, ran.last)
 }
@@ -60,9 +64,25 @@ pub async fn look_and_report(
 /// Reports of jobs, by the position of their test.
 pub type Reports = BTreeMap<usize, JobReport>;
 
+/// Bytes of content that a judge may look at.
+fn kept(observation: &Observation) -> usize {
+    match &observation.seen {
+        Seen::Response(response) => response.content.kept.len(),
+        Seen::Nothing { .. } => 0,
+    }
+}
+
 /// What `judge` answers, or that it failed, for every test of the suite.
-async fn results(suite: &Suite, judge: impl FnOnce() -> Vec<TestResult> + Send + 'static) -> Vec<TestResult> {
-    tokio::task::spawn_blocking(judge).await.unwrap_or_else(|fault| {
+async fn results(
+    suite: &Suite,
+    here: bool,
+    judge: impl FnOnce() -> Vec<TestResult> + Send + 'static,
+) -> Vec<TestResult> {
+    let told = match here {
+        true => catch_unwind(AssertUnwindSafe(judge)).map_err(|_| "it panicked".to_owned()),
+        false => tokio::task::spawn_blocking(judge).await.map_err(|fault| fault.to_string()),
+    };
+    told.unwrap_or_else(|fault| {
         tracing::error!(event = "judge_failed", error = %fault);
         suite.tests().iter().map(|test| not_judged(test.test_type.clone(), test.name.clone())).collect()
     })
@@ -93,10 +113,12 @@ mod tests {
             {"type": "http_status", "url": "http://s.example/"},
         ]);
         let suite = Suite::from_tests(&tests, &UrlPolicy::default(), &Capabilities::network());
-        let told = results(&suite, || panic!("on purpose")).await;
-        assert_eq!(told.len(), 2);
-        assert!(told.iter().all(|result| result.outcome == Outcome::Undecided(Cause::Ours)), "{told:?}");
-        assert_eq!(told.first().and_then(|result| result.name.as_deref()), Some("up"));
-        assert_eq!(joint(&told).verdict, Verdict::Undecided);
+        for here in [true, false] {
+            let told = results(&suite, here, || panic!("on purpose")).await;
+            assert_eq!(told.len(), 2);
+            assert!(told.iter().all(|result| result.outcome == Outcome::Undecided(Cause::Ours)), "{told:?}");
+            assert_eq!(told.first().and_then(|result| result.name.as_deref()), Some("up"));
+            assert_eq!(joint(&told).verdict, Verdict::Undecided);
+        }
     }
 }

@@ -86,6 +86,21 @@ pub const CONTACT_BYTES_MAX: usize = 320;
 /// Deferred letters that one look at the conversations files.
 pub const DEFERRED_FILED_MAX: usize = 1_000;
 
+// ---- Presence, calls, events -------------------------------------------------------------------------------------
+pub const PRESENCE_KEEP_MS: i64 = 90 * 86_400_000;
+/// One call to an agent's own server, connection and answer together.
+pub const PUSH_MS: u64 = 5_000;
+pub const PUSH_RETRY_BASE_MS: i64 = 1_000;
+pub const PUSH_RETRY_MAX_MS: i64 = 300_000;
+pub const PUSH_GIVE_UP_MS: i64 = 3_600_000;
+pub const PUSH_CLAIM_MS: i64 = 30_000;
+/// Calls under way at once, and of them for one agent.
+pub const PUSH_SLOTS: usize = 32;
+pub const PUSH_SLOTS_PER_AGENT: usize = 2;
+pub const EVENTS_PAGE_DEFAULT: usize = 500;
+pub const EVENTS_PAGE_MAX: usize = 1_000;
+pub const EVENT_NAME_BYTES_MAX: usize = 64;
+
 // ---- Groups ------------------------------------------------------------------------------------------------------
 pub const GROUP_MEMBERS_MAX: usize = 50;
 /// Of the name after `g.`.

@@ -3,6 +3,8 @@
 mod houses;
 mod store_fixture;
 
+#[path = "talk/calls.rs"]
+mod calls;
 #[path = "talk/conversations.rs"]
 mod conversations;
 #[path = "talk/filing.rs"]

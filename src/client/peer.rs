@@ -152,6 +152,29 @@ impl Peers {
         self.exchange(request, limits::RELAY_MS, limits::PEER_ANSWER_BYTES_MAX).await
     }
 
+    /// Posts to a place that a stranger named, whole URL and all; answers the status. The answer is not read.
+    pub async fn call(
+        &self,
+        url: &str,
+        header: (&'static str, String),
+        body: Bytes,
+        bound_ms: u64,
+    ) -> Result<u16, PeerFault> {
+        let url = Url::parse(url).map_err(|e| PeerFault(format!("{} is not a URL: {e}", shown(url))))?;
+        if url.scheme() != "https" {
+            return Err(PeerFault(format!("{} is not an https address", shown(url.as_str()))));
+        }
+        let base = Base { url, reach: Reach::Judged };
+        let request = self.client(&base)?.post(base.url.clone());
+        let request = request.header("content-type", "application/json").header(header.0, header.1).body(body);
+        let sent = tokio::time::timeout(Duration::from_millis(bound_ms), request.send());
+        match sent.await {
+            Ok(Ok(response)) => Ok(response.status().as_u16()),
+            Ok(Err(error)) => Err(PeerFault(chain(&error))),
+            Err(_) => Err(PeerFault(format!("no answer within {bound_ms} ms"))),
+        }
+    }
+
     /// The HTTP library dials a literal without asking its resolver, so literals are judged here.
     fn client(&self, base: &Base) -> Result<&reqwest::Client, PeerFault> {
         if let Some(ip) = base.literal() {

@@ -5,6 +5,7 @@
 
 mod arbiter;
 mod offer;
+mod push;
 mod queue;
 mod serve;
 mod signals;

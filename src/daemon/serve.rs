@@ -6,7 +6,7 @@
 
 use super::arbiter::{Arbiter, ArbiterOptions};
 use super::offer::offer_again;
-use super::queue;
+use super::{push, queue};
 use crate::client::agent::SystemClock;
 use crate::client::dns::{SystemDns, TxtLookup};
 use crate::client::peer::Peers;
@@ -137,6 +137,7 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let house = Arc::new(options.house);
     let store = open_store(&options.store, &house.domain).await?;
     let client = tls::client_config(&options.extra_roots).map_err(ServeError::Setup)?;
+    let callers = Peers::new(&client, house.settings.addresses.clone()).map_err(ServeError::Setup)?;
     let peers = Peers::new(&client, options.peer_addresses).map_err(ServeError::Setup)?;
     let clock = options.clock;
     let resolver = Resolver::new(house.clone(), store.clone(), clock.clone(), peers, options.dns, options.hosts);
@@ -147,6 +148,7 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let stopping = CancellationToken::new();
     let mut workers = vec![
         tokio::spawn(queue::run(doors.clone(), stopping.clone())),
+        tokio::spawn(push::run(doors.clone(), callers, stopping.clone())),
         tokio::spawn(housekeeping(doors.clone(), stopping.clone())),
     ];
     let jobs = options.arbiter.as_ref().and_then(|options| options.jobs.clone());

@@ -9,7 +9,7 @@ use super::cards::{Asker, seen_by};
 use super::groups::{self, Group};
 use super::outbound::id_reused;
 use super::policy::{Welcome, welcome};
-use super::{Answer, Arrival, delegation, letters, no_such_agent, precheck, weight, within_rate};
+use super::{Answer, Arrival, delegation, letters, no_such_agent, precheck, push, weight, within_rate};
 use crate::ids::Ids;
 use crate::libro::{self, Books, Ctx};
 use crate::record::{AgentRecord, Cards, Change, Decided, Decision, House, Letter, MailRecord, OperationRecord};
@@ -191,7 +191,7 @@ impl Desk<'_> {
                 }
             }
         }
-        self.deliver(to, meta);
+        self.deliver(to, meta, Some(&record));
         Ok(())
     }
 
@@ -203,10 +203,10 @@ impl Desk<'_> {
         meta
     }
 
-    fn deliver(&mut self, to: &Address, meta: Map<String, Value>) {
+    fn deliver(&mut self, to: &Address, meta: Map<String, Value>, record: Option<&AgentRecord>) {
         let (envelope, now) = (self.arrival.verified.envelope(), self.ctx.now);
         let later = envelope.deliver_after.filter(|after| *after > now);
-        self.rows.push(Change::Deliver(MailRecord {
+        let mail = MailRecord {
             local: to.local().to_owned(),
             id: envelope.id.clone(),
             from: envelope.from.to_string(),
@@ -215,7 +215,9 @@ impl Desk<'_> {
             visible_from: later,
             meta,
             envelope: envelope.doc().clone(),
-        }));
+        };
+        self.rows.extend(record.and_then(|record| push::due(record, &mail, now)));
+        self.rows.push(Change::Deliver(mail));
     }
 
     /// The same envelope to every member that takes it from its author, and one for the group: all or none.
@@ -231,7 +233,8 @@ impl Desk<'_> {
         let mut meta = self.meta();
         meta.insert("group".into(), json!(to));
         for member in audience.members.iter().chain([to]) {
-            self.deliver(member, meta.clone());
+            let record = self.ctx.view.agent(member.local());
+            self.deliver(member, meta.clone(), record.as_ref());
         }
         self.results.insert(to.to_string(), json!({"members": n, "skipped": audience.skipped}));
         Ok(())

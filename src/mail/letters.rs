@@ -5,7 +5,7 @@
 //! ledger orders itself: it is carried out by the inbound door, not read in a mailbox. The letters of postmaster@ are
 //! signed in clear and name the hash of what they speak of.
 
-use super::{by_domain, job_id};
+use super::{by_domain, job_id, push};
 use crate::ids::Ids;
 use crate::limits;
 use crate::probe::text;
@@ -34,8 +34,11 @@ pub fn letters(house: &House, view: &dyn View, now: Timestamp, letters: Vec<Lett
         let later = letter.deliver_after.filter(|at| *at > now);
         for (domain, to) in by_domain(&letter.to) {
             if domain == house.domain && later.is_none() && !is_order(&letter.doc) {
-                let here = to.iter().filter(|to| view.agent(to.local()).is_some());
-                changes.extend(here.map(|to| Change::Deliver(record_of(&letter, to.local(), &id, &from, now))));
+                for record in to.iter().filter_map(|to| view.agent(to.local())) {
+                    let mail = record_of(&letter, record.local.as_str(), &id, &from, now);
+                    changes.extend(push::due(&record, &mail, now));
+                    changes.push(Change::Deliver(mail));
+                }
                 continue;
             }
             let job = job_id(&from, &id, &domain);

@@ -181,7 +181,7 @@ impl Entry<'_> {
         let card = certify(house, doc)?;
         let record = AgentRecord {
             local: self.request.local.clone(),
-            webhook: None,
+            webhook: self.request.webhook.clone(),
             notify_email: None,
             registered_via: self.existing.as_ref().map_or_else(|| self.via.clone(), |old| old.registered_via.clone()),
             system: false,

@@ -3,7 +3,7 @@
 //! The list of fields is closed. What else a body holds is signed along with it and reaches neither the card nor the
 //! records: nobody writes themselves a gift, a custody, a system name or a group.
 
-use super::profile;
+use super::{profile, push};
 use crate::limits;
 use crate::record::House;
 use crate::refusal::{Refusal, Rule};
@@ -41,6 +41,8 @@ pub struct RegistrationRequest {
     /// Where the agent says it comes from; goes to an event and nowhere else.
     pub source: Option<String>,
     pub invite: Option<String>,
+    /// Where the agent wants to be called; only the house knows it.
+    pub webhook: Option<String>,
     /// When the body was signed, if that can be read.
     pub ts: Option<Timestamp>,
 }
@@ -51,7 +53,7 @@ impl RegistrationRequest {
             let reason = format!("a registration is an object, got {}", type_name(body));
             return Err(Refusal::new(Rule::NotAnObject, reason));
         }
-        callbacks(body)?;
+        no_email(body)?;
         let local = text(body, "local")?.ok_or_else(|| bad("local is missing: the name before the @"))?;
         let local =
             Local::parse(&local).map_err(|r| Refusal::new(Rule::NameInvalid, format!("local: {}", r.reason)))?;
@@ -89,6 +91,7 @@ impl RegistrationRequest {
             delegation,
             source: given(body, "source").and_then(Value::as_str).map(source).filter(|source| !source.is_empty()),
             invite: text(body, "invite")?,
+            webhook: text(body, "webhook")?.map(|text| push::url(&text, &house.settings.addresses)).transpose()?,
             // Unreadable is absent: the check that needs it refuses both.
             ts: given(body, "ts").and_then(Value::as_str).and_then(Timestamp::parse),
         })
@@ -212,12 +215,13 @@ fn wallets(body: &Value) -> Result<Option<Vec<Value>>, Refusal> {
     Ok(Some(out))
 }
 
-/// Ways to be called that this house does not have. Taking such a field and never calling would lose somebody's mail to
-/// their trust in it.
-fn callbacks(body: &Value) -> Result<(), Refusal> {
-    match ["webhook", "notify_email"].into_iter().find(|field| given(body, field).is_some()) {
+/// This house writes no e-mail. Taking the field and never writing would lose somebody's mail to their trust in it.
+fn no_email(body: &Value) -> Result<(), Refusal> {
+    match given(body, "notify_email") {
         None => Ok(()),
-        Some(field) => Err(bad(&format!("{field} is not offered by this house: read the mailbox, or wait on it"))),
+        Some(_) => {
+            Err(bad("notify_email is not offered by this house: give a webhook, read the mailbox, or wait on it"))
+        }
     }
 }
 

@@ -30,6 +30,18 @@ impl MailRecord {
     }
 }
 
+/// A call that is due for one letter in a mailbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    pub local: String,
+    pub from: String,
+    pub id: String,
+    pub attempts: u32,
+    /// When it was first due.
+    pub first: Timestamp,
+    pub wake: Timestamp,
+}
+
 /// What was accepted of one envelope, by its sender and id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRecord {

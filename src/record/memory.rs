@@ -9,7 +9,7 @@
 use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
-    Mandate, MandateState, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
+    Mandate, MandateState, ObservationRow, OperationRecord, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;
@@ -26,6 +26,8 @@ pub struct MemoryView {
     mailboxes: BTreeMap<(String, String, String), (u64, MailRecord)>,
     seen: BTreeMap<(Address, String), SeenRecord>,
     jobs: BTreeMap<String, Job>,
+    pushes: BTreeMap<(String, String, String), Push>,
+    seen_in: BTreeMap<String, Timestamp>,
     rates: BTreeMap<(String, i64), u32>,
     nonces: BTreeMap<String, Timestamp>,
     journal: BTreeMap<u64, Entry>,
@@ -98,6 +100,10 @@ impl MemoryView {
 
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.values()
+    }
+
+    pub fn pushes(&self) -> impl Iterator<Item = &Push> {
+        self.pushes.values()
     }
 
     pub fn looks(&self) -> impl Iterator<Item = &LookRow> {
@@ -175,6 +181,20 @@ impl MemoryView {
             }
             // Conversations are the store's own filing; here they are counted from what is kept.
             Change::FileDeferred { .. } => {}
+            Change::InsertPush(push) => {
+                let key = (push.local.clone(), push.from.clone(), push.id.clone());
+                if !self.pushes.contains_key(&key) {
+                    self.put(undo, |m| &mut m.pushes, key, push);
+                }
+            }
+            Change::PutPush(push) => {
+                let key = (push.local.clone(), push.from.clone(), push.id.clone());
+                if self.pushes.contains_key(&key) {
+                    self.put(undo, |m| &mut m.pushes, key, push);
+                }
+            }
+            Change::EndPush { local, from, id } => self.take(undo, |m| &mut m.pushes, (local, from, id)),
+            Change::SeenIn { local, hour } => self.put(undo, |m| &mut m.seen_in, local, hour),
             Change::PutSeen(seen) => {
                 let key = (seen.from.clone(), seen.id.clone());
                 if self.seen.get(&key).is_some_and(|before| before.sha256 != seen.sha256) {
@@ -351,6 +371,9 @@ impl View for MemoryView {
         self.jobs.get(id).cloned()
     }
 
+    fn last_seen(&self, local: &str) -> Option<Timestamp> {
+        self.seen_in.get(local).copied()
+    }
     fn rate(&self, key: &str, at: Timestamp) -> u32 {
         self.rates.get(&(key.to_owned(), at.minute())).copied().unwrap_or(0)
     }

@@ -19,7 +19,7 @@ pub use ledger::{
     AccountPage, Contract, ContractState, Entry, Line, Mandate, MandateState, OperationRecord, SealRecord,
 };
 pub use look::{EvidenceRow, LookRow, ObservationRow};
-pub use mail::{Job, JobStatus, MailRecord, SeenRecord};
+pub use mail::{Job, JobStatus, MailRecord, Push, SeenRecord};
 
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
@@ -41,6 +41,8 @@ pub trait View {
     /// Whether this mailbox holds a pending envelope of this id, and who sent it.
     fn pending(&self, local: &str, id: &str) -> Vec<MailRecord>;
     fn job(&self, id: &str) -> Option<Job>;
+    /// The hour in which this agent was last here, as it was written down.
+    fn last_seen(&self, local: &str) -> Option<Timestamp>;
     /// Hits counted under this key in the minute window that holds `at`.
     fn rate(&self, key: &str, at: Timestamp) -> u32;
     fn nonce_used(&self, key: &str) -> bool;
@@ -98,6 +100,20 @@ pub enum Change {
     FileDeferred {
         local: String,
         at: Timestamp,
+    },
+    /// A call for a letter; nothing happens if there is one.
+    InsertPush(Push),
+    /// Replaces a call; nothing happens if there is none.
+    PutPush(Push),
+    EndPush {
+        local: String,
+        from: String,
+        id: String,
+    },
+    /// The hour in which an agent was last here.
+    SeenIn {
+        local: String,
+        hour: Timestamp,
     },
     /// Inserts or replaces; a conflict if this sender's id was seen with another body.
     PutSeen(SeenRecord),

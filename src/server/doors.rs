@@ -8,6 +8,7 @@ use super::http::{JSON, Reply};
 use crate::client::resolver::Resolver;
 use crate::ids::Ids;
 use crate::limits;
+use crate::mail;
 use crate::probe::plan::Capabilities;
 use crate::record::{Change, Decided, Decision, House, View};
 use crate::refusal::{Refusal, Rule};
@@ -42,6 +43,8 @@ pub struct Wakes {
     pub queue: Notify,
     /// The arbiter has new work.
     pub arbiter: Notify,
+    /// An agent is to be called.
+    pub push: Notify,
     mailboxes: Mutex<HashMap<String, Readers>>,
     waits: AtomicU64,
 }
@@ -143,18 +146,19 @@ impl Doors {
         F: Fn(&dyn View) -> Decided<T> + Send + Sync + 'static,
     {
         let (key, at) = (caller.nonce.clone(), caller.at);
+        let (house, card) = (self.house(), caller.card.clone());
         let outcome = self.commit(move |view| {
             if view.nonce_used(&key) {
                 return Err(Refusal::new(Rule::Unauthenticated, "the nonce was used before; sign each request afresh"));
             }
-            let burn = Change::BurnNonce { key: key.clone(), at };
+            let mut changes = vec![Change::BurnNonce { key: key.clone(), at }];
+            changes.extend(mail::presence::note(&house, view, at, &card));
             Ok(match rule(view) {
                 Ok(decision) => {
-                    let mut changes = vec![burn];
                     changes.extend(decision.changes);
                     Decision { changes, reply: Ok(decision.reply) }
                 }
-                Err(refusal) => Decision { changes: vec![burn], reply: Err(refusal) },
+                Err(refusal) => Decision { changes, reply: Err(refusal) },
             })
         });
         outcome.await?
@@ -291,6 +295,7 @@ impl Wakes {
     pub fn everybody(&self) {
         self.queue.notify_one();
         self.arbiter.notify_one();
+        self.push.notify_one();
         lock(&self.mailboxes).values().for_each(|readers| readers.bell.notify_waiters());
     }
 
@@ -300,6 +305,9 @@ impl Wakes {
         }
         if touched.arbiter {
             self.arbiter.notify_one();
+        }
+        if touched.push {
+            self.push.notify_one();
         }
         if touched.mailboxes.is_empty() {
             return;
@@ -334,6 +342,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Touched {
     queue: bool,
     arbiter: bool,
+    push: bool,
     mailboxes: Vec<String>,
 }
 
@@ -344,6 +353,7 @@ impl Touched {
             match change {
                 Change::PutJob(job) => touched.queue |= job.status.open(),
                 Change::PutLook(look) => touched.arbiter |= !look.done,
+                Change::InsertPush(_) => touched.push = true,
                 Change::Deliver(mail) => touched.mailboxes.push(mail.local.clone()),
                 _ => {}
             }

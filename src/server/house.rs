@@ -1,9 +1,13 @@
-//! Doors about the house itself: its card, its health.
+//! Doors about the house itself: its card, its health, what happened in it.
 
 use super::http::Reply;
+use super::mail::page;
 use super::routes::{App, Call};
+use crate::limits;
 use crate::refusal::{Refusal, Rule};
-use serde_json::json;
+use crate::time::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 pub async fn domain_card(app: &App, _call: Call) -> Result<Reply, Refusal> {
     let card = app.doors.read(|reader| reader.domain_card()).await?;
@@ -38,4 +42,32 @@ pub async fn ready(app: &App, _call: Call) -> Result<Reply, Refusal> {
         reply.retry_after = Some(1);
     }
     Ok(reply)
+}
+
+/// `GET /eventos`: the newest first, and how many there were of each name.
+pub async fn events(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let bad = |why: &str| Refusal::new(Rule::BadParameter, why);
+    let name = call.query("name").map(str::to_owned);
+    if name.as_ref().is_some_and(|name| name.len() > limits::EVENT_NAME_BYTES_MAX) {
+        return Err(bad("name is longer than the name of any event"));
+    }
+    let since = match call.query("since") {
+        None => None,
+        Some(text) => Some(Timestamp::parse(text).ok_or_else(|| bad("since must be an ISO 8601 instant with a zone"))?),
+    };
+    let limit = page(call.query("limit"), limits::EVENTS_PAGE_DEFAULT, limits::EVENTS_PAGE_MAX);
+    app.doors
+        .list(move |reader| {
+            let counts = reader.event_counts(name.as_deref(), since)?;
+            let from = since.unwrap_or(Timestamp::from_millis(i64::MIN));
+            let log = reader.event_log(name.as_deref(), from, limit)?;
+            let events: Vec<Value> = log
+                .into_iter()
+                .map(|(id, event)| {
+                    json!({"id": id, "name": event.name, "ts": event.at, "actor": event.actor, "data": event.data})
+                })
+                .collect();
+            Ok(json!({"conteo": counts.into_iter().collect::<BTreeMap<_, _>>(), "eventos": events}))
+        })
+        .await
 }

@@ -12,6 +12,7 @@ use crate::mail::{self, Asker, Authority};
 use crate::record::{Decided, View};
 use crate::refusal::{Refusal, Rule};
 use crate::store::DirectoryQuery;
+use crate::time::Timestamp;
 use crate::wire::address::Address;
 use serde_json::{Value, json};
 
@@ -30,7 +31,7 @@ pub async fn directory(app: &App, call: Call) -> Result<Reply, Refusal> {
 
 pub async fn card(app: &App, call: Call) -> Result<Reply, Refusal> {
     let asking = asking(&call);
-    let doc = own_card(&app.doors, call.param("local"), &asking).await?;
+    let (doc, _) = own_card(&app.doors, call.param("local"), &asking).await?;
     let reply = Reply::ok(doc);
     Ok(if matches!(asking, Asking::Nobody) { reply } else { reply.private() })
 }
@@ -69,7 +70,7 @@ pub async fn invitations(app: &App, _call: Call) -> Result<Reply, Refusal> {
 pub async fn resolve(app: &App, call: Call) -> Result<Reply, Refusal> {
     let asking = asking(&call);
     let address = Address::parse(call.param("address"))?;
-    let mut doc = if app.doors.house().is_mine(&address) {
+    let (mut doc, last_seen) = if app.doors.house().is_mine(&address) {
         own_card(&app.doors, address.local(), &asking).await?
     } else {
         let asker = match &asking {
@@ -80,12 +81,20 @@ pub async fn resolve(app: &App, call: Call) -> Result<Reply, Refusal> {
             true => Refusal::new(Rule::PeerUnreachable, refusal.reason),
             false => Refusal::new(Rule::NoSuchAgent, "no such agent"),
         })?;
-        card.doc().clone()
+        (card.doc().clone(), None)
     };
     if let Some(fields) = doc.as_object_mut() {
-        fields.insert("presence".into(), json!({"last_seen": null}));
+        fields.insert("presence".into(), json!({"last_seen": last_seen}));
     }
     Ok(Reply::ok(doc).private())
+}
+
+/// `GET /agents/:local/presence`.
+pub async fn presence(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (asking, house, now) = (asking(&call), app.doors.house(), app.doors.now());
+    let local = call.param("local").to_owned();
+    let found = app.doors.read(move |reader| Ok(mail::presence::answer(&house, reader, now, &local, asker(&asking))));
+    Ok(Reply::ok(found.await??).private())
 }
 
 /// Runs a rule over the JSON body, spending the token of an agent whatever comes of it.
@@ -110,19 +119,24 @@ where
     }
 }
 
-async fn own_card(doors: &Doors, local: &str, asking: &Asking) -> Result<Value, Refusal> {
+async fn own_card(doors: &Doors, local: &str, asking: &Asking) -> Result<(Value, Option<Timestamp>), Refusal> {
     let (local, asking, now) = (local.to_owned(), asking.clone(), doors.now());
     let house = doors.house();
     let found = doors.read(move |reader| {
-        let asker = match &asking {
-            Asking::Nobody => Asker::Nobody,
-            Asking::Address(address) => Asker::Address(address),
-            Asking::Agent(card) => Asker::Card(card),
-        };
+        let asker = asker(&asking);
         let seen = mail::cards::seen_by(reader, &local, asker, now);
-        Ok(seen.map(|record| mail::groups::card_for(&house, &record, asker)).transpose())
+        let at = mail::presence::last_seen(reader, seen.as_ref(), now);
+        Ok(seen.map(|record| mail::groups::card_for(&house, &record, asker).map(|doc| (doc, at))).transpose())
     });
     found.await??.ok_or_else(|| Refusal::new(Rule::NoSuchAgent, "no such agent"))
+}
+
+fn asker(asking: &Asking) -> Asker<'_> {
+    match asking {
+        Asking::Nobody => Asker::Nobody,
+        Asking::Address(address) => Asker::Address(address),
+        Asking::Agent(card) => Asker::Card(card),
+    }
 }
 
 fn asking(call: &Call) -> Asking {

@@ -183,6 +183,9 @@ impl View for Lens<'_> {
         self.view.job(id)
     }
 
+    fn last_seen(&self, local: &str) -> Option<Timestamp> {
+        self.view.last_seen(local)
+    }
     fn rate(&self, key: &str, at: Timestamp) -> u32 {
         self.view.rate(key, at)
     }

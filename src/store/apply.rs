@@ -9,7 +9,8 @@ use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
 use crate::mail::talk;
 use crate::record::{
-    AgentRecord, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, SeenRecord,
+    AgentRecord, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, Push,
+    SeenRecord,
 };
 use crate::time::Timestamp;
 use crate::wire::address::{Domain, SystemName};
@@ -29,6 +30,10 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
             let acked: Vec<i64> = rows.many(sql::ACKNOWLEDGE, row, |row| Ok(row.get(0)?))?;
             acked.into_iter().try_for_each(|seq| filing::handled(rows, local, seq))
         }
+        Change::InsertPush(push) => put_push(rows, sql::INSERT_PUSH, push),
+        Change::PutPush(push) => put_push(rows, sql::UPDATE_PUSH, push),
+        Change::EndPush { local, from, id } => rows.exec(sql::END_PUSH, params![local, from, id]).map(drop),
+        Change::SeenIn { local, hour } => rows.exec(sql::SEEN_IN, params![local, hour.millis()]).map(drop),
         Change::FileDeferred { local, at } => filing::due(rows, local, *at),
         Change::PutSeen(seen) => put_seen(rows, seen),
         Change::PutJob(job) => put_job(rows, job),
@@ -70,7 +75,8 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
         }
         Change::PutDomainCard(doc) => put_domain_card(rows, doc),
         Change::Event { name, at, actor, data } => {
-            rows.exec(sql::INSERT_EVENT, params![name, at.millis(), actor, text(data)?]).map(drop)
+            let nth = rows.integer(sql::COUNT_EVENT, [name])?;
+            rows.exec(sql::INSERT_EVENT, params![name, at.millis(), actor, text(data)?, nth]).map(drop)
         }
     }
 }
@@ -230,6 +236,11 @@ fn put_job(rows: &Rows<'_>, job: &Job) -> Result<(), StoreError> {
     rows.exec(sql::PUT_JOB, row)?;
     // Filed when it is handed in; an attempt changes nothing of that.
     if job.attempts == 0 { filing::sent(rows, job) } else { Ok(()) }
+}
+
+fn put_push(rows: &Rows<'_>, statement: &str, push: &Push) -> Result<(), StoreError> {
+    let row = params![push.local, push.from, push.id, push.attempts, push.first.millis(), push.wake.millis()];
+    rows.exec(statement, row).map(drop)
 }
 
 fn put_look(rows: &Rows<'_>, look: &LookRow) -> Result<(), StoreError> {

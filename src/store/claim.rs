@@ -7,7 +7,7 @@
 use super::rows::{self, Rows};
 use super::{Denied, Store, StoreError, apply, sql};
 use crate::limits;
-use crate::record::{Job, LookRow};
+use crate::record::{Job, LookRow, Push};
 use crate::time::Timestamp;
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 #[derive(Default)]
 pub struct Turns {
     jobs: Mutex<String>,
+    pushes: Mutex<String>,
     looks: Mutex<String>,
 }
 
@@ -91,6 +92,37 @@ impl Store {
         .map_err(Denied::into_fault)
     }
 
+    /// Up to `n` calls that are due, in turns by agent; each is this caller's alone for [`limits::PUSH_CLAIM_MS`]. `room`
+    /// says how many more of an agent the caller can make.
+    pub async fn claim_pushes(
+        &self,
+        now: Timestamp,
+        n: usize,
+        room: impl Fn(&str) -> usize + Send + 'static,
+    ) -> Result<Vec<Push>, StoreError> {
+        let mut turn = self.0.turns.pushes.lock().await;
+        let after = turn.clone();
+        let (ids, last) =
+            self.read(move |r| choose(r.rows(), &PUSHES, now, n, &after, |local| Ok(room(local)))).await?;
+        *turn = last;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let until = now.plus(limits::PUSH_CLAIM_MS).millis();
+        self.command(move |rows| {
+            let claim = |id| rows.one(sql::CLAIM_PUSH, params![id, now.millis(), until], rows::push);
+            Ok(ids.iter().map(claim).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        })
+        .await
+        .map_err(Denied::into_fault)
+    }
+
+    /// When the next call is due, or has been; `now` if that lies in the past.
+    pub async fn earliest_push(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let earliest = self.read(|r| r.rows().integer(sql::PUSH_EARLIEST, [])).await?;
+        Ok(earliest.map(|at| Timestamp::from_millis(at).max(now)))
+    }
+
     /// When the next job or look is due, or has been; `now` if that lies in the past.
     pub async fn earliest_work(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let earliest = self.read(|r| {
@@ -106,12 +138,14 @@ impl Store {
     pub async fn housekeeping(&self, now: Timestamp, evidence_keep_ms: i64) -> Result<(), StoreError> {
         let oldest_nonce = now.minus(limits::NONCE_KEEP_MS).millis();
         let oldest_minute = now.minute() - limits::RATE_KEEP_MINUTES;
+        let oldest_hour = now.minus(limits::PRESENCE_KEEP_MS).millis();
         let piece = limits::STORE_PRUNE_ROWS;
         loop {
             let pruned = self.command(move |rows| {
                 let nonces = rows.exec(sql::PRUNE_NONCE, params![oldest_nonce, piece as i64])?;
                 let rates = rows.exec(sql::PRUNE_RATE, params![oldest_minute, piece as i64])?;
-                Ok(nonces.max(rates))
+                let hours = rows.exec(sql::PRUNE_PRESENCE, params![oldest_hour, piece as i64])?;
+                Ok(nonces.max(rates).max(hours))
             });
             if pruned.await.map_err(Denied::into_fault)? < piece {
                 break;
@@ -240,4 +274,5 @@ fn walk(
 }
 
 const JOBS: Kind = Kind { due: sql::JOBS_DUE, next_group: sql::JOB_NEXT_DOMAIN, due_of_group: sql::JOBS_DUE_OF };
+const PUSHES: Kind = Kind { due: sql::PUSHES_DUE, next_group: sql::PUSH_NEXT_AGENT, due_of_group: sql::PUSHES_DUE_OF };
 const LOOKS: Kind = Kind { due: sql::LOOKS_DUE, next_group: sql::LOOK_NEXT_SELLER, due_of_group: sql::LOOKS_DUE_OF };

@@ -4,6 +4,7 @@
 
 use super::rows::{self, Rows, bound};
 use super::{StoreError, apply, schema, sql};
+use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
     Mandate, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
@@ -203,6 +204,49 @@ impl Reader<'_> {
         self.0.many(sql::LOOKS_OPEN, [bound(limit)], rows::look)
     }
 
+    /// One letter, handled or not.
+    pub fn mail(&self, local: &str, from: &str, id: &str) -> Result<Option<MailRecord>, StoreError> {
+        self.0.one(sql::MAIL_OF, params![local, id, from], rows::mail)
+    }
+
+    /// Events since then, of one name or of all, newest first; each with its number.
+    pub fn event_log(
+        &self,
+        name: Option<&str>,
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(i64, EventRow)>, StoreError> {
+        let read = |row: &Row<'_>| {
+            let (name, at) = (row.get(1)?, rows::instant(row, 2)?);
+            Ok((row.get(0)?, EventRow { name, at, actor: row.get(3)?, data: rows::document(row, 4)? }))
+        };
+        let (since, most) = (since.millis(), bound(limit));
+        Ok(match name {
+            Some(name) => self.0.many_within(sql::EVENT_LOG_OF, params![name, since, most], read)?.0,
+            None => self.0.many_within(sql::EVENT_LOG, params![since, most], read)?.0,
+        })
+    }
+
+    /// How many events of each name there were since then, names without any left out.
+    pub fn event_counts(&self, name: Option<&str>, since: Option<Timestamp>) -> Result<Vec<(String, u64)>, StoreError> {
+        let all: Vec<(String, i64)> =
+            self.0.many(sql::EVENT_COUNTS, params!["", bound(limits::EVENTS_PAGE_MAX)], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let mut counts = Vec::new();
+        for (one, total) in all.into_iter().filter(|(one, _)| name.is_none_or(|name| name == one)) {
+            let n = match since {
+                None => total,
+                Some(since) => {
+                    let first = self.0.integer(sql::EVENT_FIRST_SINCE, params![one, since.millis()])?;
+                    first.map_or(0, |nth| total - nth + 1)
+                }
+            };
+            counts.extend(u64::try_from(n).ok().filter(|n| *n > 0).map(|n| (one, n)));
+        }
+        Ok(counts)
+    }
+
     /// Events of this name since then, newest first.
     pub fn events(&self, name: &str, since: Timestamp, limit: usize) -> Result<Vec<EventRow>, StoreError> {
         self.0.many(sql::EVENTS, params![name, since.millis(), bound(limit)], |row| {
@@ -235,6 +279,9 @@ impl View for Reader<'_> {
     }
     fn job(&self, id: &str) -> Option<Job> {
         self.0.job(id)
+    }
+    fn last_seen(&self, local: &str) -> Option<Timestamp> {
+        self.0.last_seen(local)
     }
     fn rate(&self, key: &str, at: Timestamp) -> u32 {
         self.0.rate(key, at)

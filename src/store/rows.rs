@@ -7,7 +7,7 @@ use super::{StoreError, sql};
 use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
-    SealRecord, SeenRecord, View,
+    Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Local};
@@ -153,6 +153,10 @@ impl View for Rows<'_> {
 
     fn job(&self, id: &str) -> Option<Job> {
         self.latch(|| self.one(sql::JOB, [id], |row| document(row, 0)))
+    }
+
+    fn last_seen(&self, local: &str) -> Option<Timestamp> {
+        self.latch(|| self.integer(sql::LAST_SEEN, [local])).map(Timestamp::from_millis)
     }
 
     fn rate(&self, key: &str, at: Timestamp) -> u32 {
@@ -316,6 +320,17 @@ pub fn mail(row: &Row<'_>) -> Result<MailRecord, StoreError> {
         visible_from: optional(5)?,
         meta: document(row, 6)?,
         envelope: document(row, 7)?,
+    })
+}
+
+pub fn push(row: &Row<'_>) -> Result<Push, StoreError> {
+    Ok(Push {
+        local: row.get(0)?,
+        from: row.get(1)?,
+        id: row.get(2)?,
+        attempts: row.get(3)?,
+        first: instant(row, 4)?,
+        wake: instant(row, 5)?,
     })
 }
 

@@ -383,6 +383,33 @@ CREATE TABLE conversation (
 CREATE INDEX conversation_newest ON conversation (local, project, last_at, contact);
 CREATE INDEX conversation_projects ON conversation (local, contact, last_at, project) WHERE project <> '';
 ",
+    "
+CREATE TABLE presence (local TEXT NOT NULL PRIMARY KEY, hour INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX presence_hour ON presence (hour);
+
+-- calls that are due, one for each letter to an agent that is called
+CREATE TABLE push (
+    seq INTEGER PRIMARY KEY,
+    local TEXT NOT NULL,
+    sender TEXT NOT NULL,
+    id TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    wake INTEGER NOT NULL,
+    UNIQUE (local, sender, id)
+) STRICT;
+CREATE INDEX push_wake ON push (wake, local, seq);
+CREATE INDEX push_local ON push (local, wake, seq);
+
+-- `nth` says which of its name an event is, so that nobody counts history
+ALTER TABLE event ADD COLUMN nth INTEGER NOT NULL DEFAULT 0;
+UPDATE event SET nth = numbered.nth
+    FROM (SELECT seq, row_number() OVER (PARTITION BY name ORDER BY seq) AS nth FROM event) AS numbered
+    WHERE numbered.seq = event.seq;
+CREATE TABLE event_count (name TEXT NOT NULL PRIMARY KEY, n INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO event_count SELECT name, count(*) FROM event GROUP BY name;
+CREATE INDEX event_at ON event (at, seq);
+",
 ];
 
 #[cfg(test)]

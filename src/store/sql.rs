@@ -132,6 +132,25 @@ statements! {
     REFILE_PROJECT = "UPDATE mailbox SET project = ?2 WHERE seq = ?1";
     REFILE_JOBS = "SELECT doc, rowid FROM job WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
 
+    // presence and calls
+    LAST_SEEN = "SELECT hour FROM presence WHERE local = ?1";
+    SEEN_IN = "INSERT INTO presence (local, hour) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET hour = excluded.hour";
+    PRUNE_PRESENCE = "DELETE FROM presence WHERE local IN
+        (SELECT local FROM presence WHERE hour < ?1 ORDER BY hour LIMIT ?2)";
+    INSERT_PUSH = "INSERT INTO push (local, sender, id, attempts, first, wake) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        ON CONFLICT DO NOTHING";
+    UPDATE_PUSH = "UPDATE push SET attempts = ?4, first = ?5, wake = ?6 WHERE local = ?1 AND sender = ?2 AND id = ?3";
+    END_PUSH = "DELETE FROM push WHERE local = ?1 AND sender = ?2 AND id = ?3";
+    PUSH_EARLIEST = "SELECT min(wake) FROM push";
+    PUSHES_DUE = "SELECT local, CAST(seq AS TEXT) FROM push INDEXED BY push_wake WHERE wake <= ?1 ORDER BY wake LIMIT ?2";
+    PUSH_NEXT_AGENT = "SELECT local FROM push WHERE local > ?1 ORDER BY local LIMIT 1";
+    PUSHES_DUE_OF = "SELECT local, CAST(seq AS TEXT) FROM push INDEXED BY push_local
+        WHERE local = ?1 AND wake <= ?2 ORDER BY wake LIMIT ?3";
+    CLAIM_PUSH = "UPDATE push SET wake = max(wake, ?3) WHERE seq = CAST(?1 AS INTEGER) AND wake <= ?2
+        RETURNING local, sender, id, attempts, first, wake";
+    MAIL_OF = "SELECT local, id, sender, received, acked, visible_from, meta, envelope
+        FROM mailbox WHERE local = ?1 AND id = ?2 AND sender = ?3";
+
     // what was seen
     SEEN = "SELECT sha256, at, accepted FROM seen WHERE sender = ?1 AND id = ?2";
     PUT_SEEN = "INSERT INTO seen (sender, id, sha256, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -237,6 +256,13 @@ statements! {
     PIN = "SELECT key FROM pin WHERE domain = ?1";
     PINS = "SELECT domain, key, at FROM pin WHERE domain > ?1 ORDER BY domain LIMIT ?2";
     INSERT_PIN = "INSERT INTO pin (domain, key, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-    INSERT_EVENT = "INSERT INTO event (name, at, actor, data) VALUES (?1, ?2, ?3, ?4)";
+    COUNT_EVENT = "INSERT INTO event_count (name, n) VALUES (?1, 1) ON CONFLICT DO UPDATE SET n = n + 1 RETURNING n";
+    INSERT_EVENT = "INSERT INTO event (name, at, actor, data, nth) VALUES (?1, ?2, ?3, ?4, ?5)";
+    EVENT_COUNTS = "SELECT name, n FROM event_count WHERE name > ?1 ORDER BY name LIMIT ?2";
+    EVENT_FIRST_SINCE = "SELECT nth FROM event WHERE name = ?1 AND at >= ?2 ORDER BY at, seq LIMIT 1";
+    EVENT_LOG = "SELECT seq, name, at, actor, data FROM event INDEXED BY event_at WHERE at >= ?1
+        ORDER BY at DESC, seq DESC LIMIT ?2";
+    EVENT_LOG_OF = "SELECT seq, name, at, actor, data FROM event INDEXED BY event_name WHERE name = ?1 AND at >= ?2
+        ORDER BY at DESC, seq DESC LIMIT ?3";
     EVENTS = "SELECT name, at, actor, data FROM event WHERE name = ?1 AND at >= ?2 ORDER BY at DESC, seq DESC LIMIT ?3";
 }

@@ -173,6 +173,34 @@ impl OnBehalf {
     }
 }
 
+/// `X-Nyx5-Push`: the house tells an agent's own server of a letter.
+pub struct Push {
+    pub domain: Domain,
+    kid: String,
+    sig: String,
+}
+
+impl Push {
+    pub fn header(domain: &Domain, key: &SigningKey, envelope_id: &str) -> String {
+        let sig = key.sign(format!("push:{envelope_id}").as_bytes());
+        format!("domain={domain}; kid={}; sig={sig}", key.public().kid())
+    }
+
+    pub fn parse(header: &str) -> Option<Push> {
+        let fields = header_fields(header);
+        Some(Push {
+            domain: Domain::parse(fields.get("domain")?).ok()?,
+            kid: (*fields.get("kid")?).to_owned(),
+            sig: (*fields.get("sig")?).to_owned(),
+        })
+    }
+
+    pub fn verifies(&self, domain_keys: &[PublicKey], envelope_id: &str) -> bool {
+        let text = format!("push:{envelope_id}");
+        domain_keys.iter().any(|key| key.is_kid(&self.kid) && key.verify(text.as_bytes(), &self.sig))
+    }
+}
+
 fn relay_text(envelope_id: &str, receiver: &Domain) -> String {
     format!("relay:{envelope_id}:{receiver}")
 }
@@ -256,6 +284,10 @@ mod tests {
         assert!(!relay.verifies(&[key.public()], "envelope-2", &b));
         assert!(!relay.verifies(&[key.public()], "envelope-1", &a));
         assert!(!relay.verifies(&[], "envelope-1", &b));
+        let pushed = Push::parse(&Push::header(&a, &key, "envelope-1")).expect("push");
+        assert!(pushed.domain == a && pushed.verifies(&[key.public()], "envelope-1"));
+        assert!(!pushed.verifies(&[key.public()], "envelope-2") && !pushed.verifies(&[], "envelope-1"));
+        assert!(!Push::header(&a, &key, "envelope-1").contains("nyx51"));
         let now = Timestamp::from_millis(1_800_000_000_000);
         let ana = Address::parse("ana@a.example").expect("ana");
         let asked = OnBehalf::parse(&OnBehalf::header(&a, &key, &ana, &b, now)).expect("for");

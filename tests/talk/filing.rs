@@ -1,11 +1,12 @@
 //! What the store counts of conversations, against a recount of everything that it keeps.
 
-use crate::store_fixture::{HOUSE, Place, at, job, mail};
+use crate::store_fixture::{HOUSE, Place, at, job, mail, put};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 use std::collections::BTreeMap;
 use verifica::mail::talk;
 use verifica::record::{Change, JobStatus, MailRecord};
+use verifica::store::Store;
 use verifica::wire::Domain;
 
 #[derive(Clone, Debug)]
@@ -136,4 +137,41 @@ fn counts_are_those_of_a_recount_whatever_happens_in_whatever_order() {
         Ok(())
     });
     outcome.expect("every history agrees");
+}
+
+/// A store that an earlier version wrote: its letters are filed when it is opened, and once.
+#[tokio::test]
+async fn letters_of_an_earlier_version_are_filed_at_the_first_start() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("house.db");
+    let mut model = Model::default();
+    let steps: Vec<Step> = (0..40u8)
+        .map(|n| match n % 4 {
+            0 | 1 => Step::Receive { from: n % 3, id: n, project: n % 3, later: n == 1 },
+            2 => Step::Send { to: n % 3, id: n, project: 0 },
+            _ => Step::Handle { id: n - 3 },
+        })
+        .collect();
+    let store = Store::open(&path, 1).expect("store");
+    for step in &steps {
+        let changes = model.changes(step);
+        put(&store, changes).await.expect("kept");
+    }
+    store.close().await.expect("closed");
+    drop(store);
+    let conn = rusqlite::Connection::open(&path).expect("file");
+    conn.execute_batch("DELETE FROM talk; DELETE FROM conversation; DELETE FROM meta WHERE name = 'filed'")
+        .expect("old");
+    drop(conn);
+    for _ in 0..2 {
+        let store = Store::open(&path, 1).expect("store");
+        put(&store, vec![Change::FileDeferred { local: "ana".into(), at: at(model.now) }]).await.expect("filed");
+        let found = store.read(|reader| Ok(reader.conversations("ana", None, None, 500)?.0)).await.expect("reads");
+        let found: Counted =
+            found.into_iter().map(|one| ((one.with, String::new()), (one.count, one.pending, one.filed))).collect();
+        let mut expected = model.counted();
+        expected.retain(|(_, project), _| project.is_empty());
+        assert_eq!(found, expected);
+        store.close().await.expect("closed");
+    }
 }

@@ -12,6 +12,7 @@ use crate::limits;
 use crate::observe::Override;
 use crate::probe::address::{AddressRule, Network};
 use crate::probe::plan::Capabilities;
+use crate::probe::url::{Target, UrlPolicy};
 use crate::record::house::OnUndecided;
 use crate::record::{House, Registration, Settings};
 use crate::sandbox::JobPolicy;
@@ -93,6 +94,8 @@ pub struct ArbiterSection {
     /// The policy's own where the configuration sets none; so are the two of `[probe]`.
     pub confirm_after_ms: Option<i64>,
     pub on_undecided_at_expiry: OnUndecided,
+    /// Answers 200 whenever the network of this house works; asked beside looks that did not decide.
+    pub control_url: Option<String>,
     pub evidence_keep_ms: i64,
 }
 
@@ -254,7 +257,9 @@ probe_slots = 64
 job_policy = "default"                    # what jobs of exit_0 tests may do: default, strict, toolchain, or a path
 job_slots = 2                             # contracts whose jobs run at once
 # confirm_after = "2s"                    # between the two looks that must agree; the policy's own unless set
-on_undecided_at_expiry = "hold"           # hold | expire
+on_undecided_at_expiry = "hold"           # hold | expire | refund: only where the seller's host never answered in the
+                                          # whole review window, while the page of control_url did
+# control_url = "https://…"               # answers 200 whenever the network of this house works
 evidence_keep = "180d"                    # what verdicts stand on, after their contracts ended
 
 [probe]
@@ -374,11 +379,17 @@ fn read_libro(mut section: Section) -> LibroSection {
 }
 
 fn read_arbiter(mut section: Section, base: &Path) -> ArbiterSection {
-    let choices = [("hold", OnUndecided::Hold), ("expire", OnUndecided::Expire)];
-    let undecided = |value: &Val| match text(value)?.as_str() {
-        "refund" => Err("refund is not offered by this version; hold and expire are".to_owned()),
-        _ => one_of(&choices)(value),
-    };
+    let undecided = [("hold", OnUndecided::Hold), ("expire", OnUndecided::Expire), ("refund", OnUndecided::Refund)];
+    let asked = section.maybe("on_undecided_at_expiry", one_of(&undecided));
+    let control = section.maybe("control_url", control_url);
+    if let (Some((OnUndecided::Refund, at)), None) = (&asked, &control) {
+        section.fault(Diagnostic {
+            level: Level::Error,
+            message: "arbiter.on_undecided_at_expiry = \"refund\" needs arbiter.control_url".into(),
+            at: at.clone(),
+            hint: Some("name a page outside this house that answers 200 whenever the network works".into()),
+        });
+    }
     let policy = |value: &Val| match text(value)? {
         path if path.contains('/') || path.ends_with(".toml") => Ok(base.join(path).display().to_string()),
         _ => one_of(&ProbePolicy::names().into_iter().map(|name| (name, name)).collect::<Vec<_>>())(value)
@@ -399,7 +410,8 @@ fn read_arbiter(mut section: Section, base: &Path) -> ArbiterSection {
         job_policy_file: None,
         job_slots: section.get("job_slots", limits::JOB_PLACES_DEFAULT, size(1, limits::JOB_PLACES_MAX)),
         confirm_after_ms: section.maybe("confirm_after", duration(1, 3_600_000)).map(|(value, _)| value),
-        on_undecided_at_expiry: section.get("on_undecided_at_expiry", OnUndecided::Hold, undecided),
+        on_undecided_at_expiry: asked.map_or(OnUndecided::Hold, |(value, _)| value),
+        control_url: control.map(|(url, _)| url),
         evidence_keep_ms: section.get(
             "evidence_keep",
             limits::EVIDENCE_KEEP_MS,
@@ -408,6 +420,12 @@ fn read_arbiter(mut section: Section, base: &Path) -> ArbiterSection {
     };
     section.finish();
     value
+}
+
+fn control_url(value: &Val) -> Result<String, String> {
+    let url = text(value)?;
+    let anywhere = UrlPolicy { addresses: AddressRule { allow_private: true, ..AddressRule::default() } };
+    Target::parse(&url, &anywhere).map(|_| url)
 }
 
 fn read_probe(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, String>) -> ProbeSection {

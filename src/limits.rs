@@ -287,6 +287,10 @@ pub const PROBE_SLOTS_DEFAULT: usize = 64;
 pub const LOOK_LEASE_MS: i64 = 120_000;
 pub const LOOK_BACKOFF_BASE_MS: i64 = 5_000;
 pub const LOOK_BACKOFF_MAX_MS: i64 = 3_600_000;
+/// The longest time between two looks of a review in which a host is said never to have answered.
+pub const UNREACHED_GAP_MS: i64 = 2 * LOOK_BACKOFF_MAX_MS;
+/// The fewest looks that may say so.
+pub const UNREACHED_LOOKS_MIN: u32 = 10;
 pub const CONFIRM_AFTER_MS: i64 = 2_000;
 /// A worker whose work is overdue but claimed elsewhere looks again after this long.
 pub const LOOK_RECHECK_MS: u64 = 200;

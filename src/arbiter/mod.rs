@@ -7,7 +7,9 @@
 
 pub mod schedule;
 pub mod settle;
+pub mod silence;
 
+use crate::record::look::Unreached;
 use crate::record::{Contract, ContractState, LookRow};
 use crate::time::Timestamp;
 
@@ -23,6 +25,7 @@ pub fn look_for(contract: &Contract, now: Timestamp) -> LookRow {
         first: None,
         posting: None,
         last: None,
+        unreached: Unreached::default(),
         created: now,
         done: false,
     }

@@ -7,7 +7,8 @@
 //! their own results, and every observation under its hash. The verdict names it, so that anybody who gets it later can
 //! tell that it is all of it and judge it again.
 
-use super::{judgeable, schedule};
+use super::silence::Turn;
+use super::{judgeable, schedule, silence};
 use crate::ids::Ids;
 use crate::limits;
 use crate::probe::observation::{Cause, Observation};
@@ -15,6 +16,7 @@ use crate::probe::plan::{Capabilities, Suite};
 use crate::probe::result::{Outcome, TestResult};
 use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
+use crate::record::look::Unreached;
 use crate::record::{Change, Contract, Decision, EvidenceRow, House, LookRow, ObservationRow, View};
 use crate::refusal::{Refusal, Rule, retryable};
 use crate::time::Timestamp;
@@ -49,11 +51,11 @@ pub enum Posted {
 pub enum Step {
     /// The row changed hands, or the contract moved on, while this look was made.
     Stale,
-    /// Undecided; the next look is due then.
-    Undecided { due: Timestamp, reason: String },
+    /// Undecided; the next look is due then. `tell` says that the review is over and the operator has not heard yet.
+    Undecided { due: Timestamp, reason: String, tell: bool },
     /// Decided once; the look that must agree is due then.
     Confirm { due: Timestamp },
-    /// Decided; this signed envelope goes to the ledger's ordinary door.
+    /// Decided, or never answered for a whole review; this signed envelope goes to the ledger's ordinary door.
     Post(Value),
 }
 
@@ -170,6 +172,7 @@ pub fn disowned(looked: Looked) -> Looked {
     Looked { look: Look { results: results.collect(), ..looked.look }, ..looked }
 }
 
+/// `control` says that a page which has nothing to do with the contract answered when this look did not decide.
 pub fn settle(
     house: &House,
     view: &dyn View,
@@ -177,6 +180,7 @@ pub fn settle(
     ids: &mut Ids,
     claimed: &LookRow,
     looked: &Looked,
+    control: bool,
 ) -> Decision<Step> {
     let Looked { look, attestations, .. } = looked;
     let (Some(row), Some(contract)) = (mine(view, claimed), contract_of(house, view, claimed)) else {
@@ -184,8 +188,10 @@ pub fn settle(
     };
     let joint = look.joint();
     if joint.verdict == Verdict::Undecided {
-        return undecided(row, now, ids, joint.razon, attestations);
+        let unreached = silence::with_look(&row, now, silence::only_the_hosts(look, control));
+        return undecided(house, LookRow { unreached, ..row }, &contract, now, ids, joint.razon, attestations);
     }
+    let row = LookRow { unreached: silence::reached(&row), ..row };
     let judged = Judged::of(house, &contract);
     let Some(first) = row.first.as_ref().and_then(|first| first_look(first, &judged)) else {
         let due = now.plus(i64::try_from(house.settings.policy.confirm_after_ms).unwrap_or(i64::MAX));
@@ -201,7 +207,7 @@ pub fn settle(
     let agreed = agree(&first, look);
     let joint = agreed.joint();
     if joint.verdict == Verdict::Undecided {
-        return undecided(row, now, ids, joint.razon, attestations);
+        return undecided(house, row, &contract, now, ids, joint.razon, attestations);
     }
     let looks = [first, look.clone()];
     let evidence = judged.evidence(&looks, &agreed);
@@ -292,7 +298,15 @@ fn contract_of(house: &House, view: &dyn View, claimed: &LookRow) -> Option<Cont
     })
 }
 
-fn undecided(row: LookRow, now: Timestamp, ids: &mut Ids, reason: String, signed: &[Value]) -> Decision<Step> {
+fn undecided(
+    house: &House,
+    row: LookRow,
+    contract: &Contract,
+    now: Timestamp,
+    ids: &mut Ids,
+    reason: String,
+    signed: &[Value],
+) -> Decision<Step> {
     let attempts = row.attempts.saturating_add(1);
     let due = schedule::next_look(now, attempts, ids);
     let mut last = told(now, Verdict::Undecided, &reason);
@@ -302,7 +316,28 @@ fn undecided(row: LookRow, now: Timestamp, ids: &mut Ids, reason: String, signed
         last["attestations"] = json!(refused);
     }
     let row = LookRow { attempts, due, lease_until: None, first: None, last, ..row };
-    Decision { changes: vec![Change::PutLook(row)], reply: Step::Undecided { due, reason } }
+    let turn = silence::turn(house, contract, now, row.unreached);
+    let step = Step::Undecided { due, reason, tell: turn == Turn::Tell };
+    match turn {
+        Turn::Wait => Decision { changes: vec![Change::PutLook(row)], reply: step },
+        Turn::Tell => {
+            let looks = row.unreached.looks;
+            let data = json!({"contract": contract.id, "amount": contract.amount, "looks": looks, "last": row.last});
+            let event = Change::Event { name: "review_undecided", at: now, actor: contract.seller.to_string(), data };
+            let unreached = Unreached { told: true, ..row.unreached };
+            Decision { changes: vec![Change::PutLook(LookRow { unreached, ..row }), event], reply: step }
+        }
+        Turn::Refund => {
+            let note = format!(
+                "what was delivered could not be looked at once during its whole review, in {} looks: {}",
+                row.unreached.looks,
+                row.last.as_ref().and_then(|last| last.get("reason")).and_then(Value::as_str).unwrap_or_default()
+            );
+            let envelope = order_envelope(house, now, contract, &row, "refund", &note, None);
+            let row = LookRow { posting: Some(envelope.clone()), due: now, ..row };
+            Decision { changes: vec![Change::PutLook(row)], reply: Step::Post(envelope) }
+        }
+    }
 }
 
 fn told(now: Timestamp, verdict: Verdict, reason: &str) -> Option<Value> {
@@ -390,7 +425,6 @@ fn signed_verdict(
     house.signed(document.to_json())
 }
 
-/// The operation's id follows from the contract and what was delivered, so no second verdict can stand beside it.
 fn verdict_envelope(
     house: &House,
     now: Timestamp,
@@ -399,15 +433,28 @@ fn verdict_envelope(
     verdict: Verdict,
     document: Value,
 ) -> Value {
-    let name = format!("verdict:{}:{}:{}", house.domain, contract.id, row.delivery);
     let op = if verdict == Verdict::Pass { "release" } else { "refund" };
-    let note: String = document
-        .get("razon")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .chars()
-        .take(limits::NOTE_CHARS_MAX)
-        .collect();
+    let note = document.get("razon").and_then(Value::as_str).unwrap_or_default().to_owned();
+    order_envelope(house, now, contract, row, op, &note, Some(document))
+}
+
+/// The arbiter's one order about this delivery. The operation's id follows from the contract and what was delivered, so
+/// no second order can stand beside it.
+fn order_envelope(
+    house: &House,
+    now: Timestamp,
+    contract: &Contract,
+    row: &LookRow,
+    op: &str,
+    note: &str,
+    verdict: Option<Value>,
+) -> Value {
+    let name = format!("verdict:{}:{}:{}", house.domain, contract.id, row.delivery);
+    let note: String = note.chars().take(limits::NOTE_CHARS_MAX).collect();
+    let mut body = json!({"op": op, "contract": contract.id, "note": note});
+    if let Some(verdict) = verdict {
+        body["veredicto"] = verdict;
+    }
     house.letter(Draft {
         id: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, name.as_bytes()).to_string(),
         from: house.address(SystemName::Verifica),
@@ -418,10 +465,7 @@ fn verdict_envelope(
         deliver_after: None,
         thread: Some(contract.id.clone()),
         in_reply_to: None,
-        payload: Payload::Clear {
-            media: OP_MEDIA.to_owned(),
-            body: json!({"op": op, "contract": contract.id, "note": note, "veredicto": document}),
-        },
+        payload: Payload::Clear { media: OP_MEDIA.to_owned(), body },
         more: Map::new(),
     })
 }
@@ -486,7 +530,7 @@ mod tests {
 
         fn settle(&mut self, claimed: &LookRow, outcome: Outcome) -> Step {
             let looked = Looked { look: look_of(self.now, outcome), seen: BTreeMap::new(), attestations: Vec::new() };
-            let decision = settle(&self.house, &self.view, self.now, &mut self.ids, claimed, &looked);
+            let decision = settle(&self.house, &self.view, self.now, &mut self.ids, claimed, &looked, false);
             self.view.commit(decision).expect("applied")
         }
 

@@ -11,13 +11,15 @@ use crate::config::Config;
 use crate::daemon::{self, ArbiterOptions, Ended, Listen, ServeError, ServeOptions, TlsFiles};
 use crate::observe::Fetcher;
 use crate::observe::jobs::{Jobs, JobsConfig};
-use crate::probe::plan::Capabilities;
+use crate::probe::plan::{Capabilities, Suite};
+use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
 use crate::store::StoreError;
 use crate::wire::address::SystemName;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -105,7 +107,12 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
         let at_once = config.arbiter.job_slots;
         let house = Some(config.domain.to_string());
         let jobs = Jobs::new(JobsConfig { policy, at_once, key, house, by: Some(by) });
-        options.arbiter = Some(ArbiterOptions { fetcher, slots, tick, jobs: Some(jobs) });
+        let control = config.arbiter.control_url.as_ref().map(|url| {
+            let test = serde_json::json!([{"type": "http_status", "url": url, "name": "control"}]);
+            let urls = UrlPolicy { addresses: config.addresses() };
+            Arc::new(Suite::from_tests(&test, &urls, &Capabilities::network()))
+        });
+        options.arbiter = Some(ArbiterOptions { fetcher, control, slots, tick, jobs: Some(jobs) });
     }
     Ok(options)
 }

@@ -112,7 +112,6 @@ fn what_this_version_does_not_serve_is_refused_by_name() {
         "[metrics]\nlisten = \"127.0.0.1:1\"",
         "[store]\nkind = \"postgres\"",
         "[arbiter]\npolicy = \"strict\"",
-        "[arbiter]\non_undecided_at_expiry = \"refund\"",
     ] {
         assert!(read_text(&format!("domain = \"a.b\"\n{text}\n")).is_err(), "{text}");
     }
@@ -193,4 +192,14 @@ fn damaged_texts_are_faults_and_never_more() {
             }
         }
     }
+}
+
+#[test]
+fn a_refund_for_want_of_an_answer_needs_a_page_to_compare_with() {
+    let read = |more: &str| read_text(&format!("domain = \"a.b\"\n[arbiter]\n{more}\n"));
+    assert!(read("on_undecided_at_expiry = \"refund\"").is_err());
+    assert!(read("on_undecided_at_expiry = \"refund\"\ncontrol_url = \"http://a.example/\"").is_err());
+    let config = read("on_undecided_at_expiry = \"refund\"\ncontrol_url = \"https://a.example/up\"").expect("read");
+    assert_eq!(config.arbiter.on_undecided_at_expiry, OnUndecided::Refund);
+    assert_eq!(config.arbiter.control_url.as_deref(), Some("https://a.example/up"));
 }

@@ -13,6 +13,7 @@ use crate::observe::jobs::{Jobs, Order};
 use crate::observe::look::{Eyes, Looked, look};
 use crate::probe::exit_0::JobEnd;
 use crate::probe::plan::Suite;
+use crate::probe::sha256::Delivery;
 use crate::probe::url::UrlPolicy;
 use crate::record::{Contract, Decision, LookRow};
 use crate::refusal::Refusal;
@@ -32,6 +33,8 @@ pub struct ArbiterOptions {
     pub fetcher: Fetcher,
     /// What runs the jobs of `exit_0` tests; whether they are offered is said by the house's settings.
     pub jobs: Option<Jobs>,
+    /// One test of a page that answers whenever the network of this house works.
+    pub control: Option<Arc<Suite>>,
     /// Connections that the probes may have open at once.
     pub slots: usize,
     /// How long it sleeps at most when nothing calls it.
@@ -42,6 +45,7 @@ pub struct ArbiterOptions {
 pub(super) struct Arbiter {
     doors: Arc<Doors>,
     eyes: Eyes,
+    control: Option<Arc<Suite>>,
     slots: usize,
     tick: Duration,
     /// Held by whoever asks this host again what it can run.
@@ -54,6 +58,7 @@ impl Arbiter {
         Arbiter {
             doors,
             eyes: Eyes { fetcher: options.fetcher, jobs: options.jobs, timeout_ms },
+            control: options.control,
             asking: Arc::default(),
             slots: options.slots.max(1) * limits::LOOKS_PER_SLOT,
             tick: options.tick,
@@ -131,9 +136,14 @@ impl Arbiter {
                 let Some((row, looked)) = self.look(row, &contract).await? else { return Ok(()) };
                 let looked = self.replayed(&contract, looked).await;
                 self.offer_again_after(&looked).await;
-                match self.settle(&row, looked).await? {
+                let control = self.control_answers(&looked).await;
+                match self.settle(&row, looked, control).await? {
                     Step::Post(envelope) => self.post(row, envelope).await,
-                    Step::Undecided { due, reason } => {
+                    Step::Undecided { due, reason, tell } => {
+                        if tell {
+                            let advice = "nothing moves by itself; the parties may settle by hand";
+                            tracing::warn!(event = "review_undecided", contract = %row.contract, reason, advice);
+                        }
                         tracing::info!(event = "look_undecided", contract = %row.contract, next = %due, reason);
                         Ok(())
                     }
@@ -224,12 +234,23 @@ impl Arbiter {
         }
     }
 
-    async fn settle(&self, row: &LookRow, looked: Looked) -> Result<Step, Refusal> {
+    /// Whether the house's control page answers now; asked only where an undecided look may come to count on it.
+    async fn control_answers(&self, looked: &Looked) -> bool {
+        let Some(control) = &self.control else { return false };
+        if looked.look.joint().verdict != Verdict::Undecided {
+            return false;
+        }
+        let eyes = Eyes { jobs: None, ..self.eyes.clone() };
+        let seen = look(&eyes, control, &Delivery::default(), &Order::default(), &*self.doors.clock).await;
+        seen.look.joint().verdict == Verdict::Pass
+    }
+
+    async fn settle(&self, row: &LookRow, looked: Looked, control: bool) -> Result<Step, Refusal> {
         let (house, claimed, now, seed) = (self.doors.house(), row.clone(), self.doors.now(), self.doors.seed()?);
         self.doors
             .commit(move |view| {
                 let mut ids = Ids::from_seed(seed);
-                Ok(settle::settle(&house, view, now, &mut ids, &claimed, &looked))
+                Ok(settle::settle(&house, view, now, &mut ids, &claimed, &looked, control))
             })
             .await
     }

@@ -28,11 +28,9 @@ use serde_json::{Map, Value, json};
 /// arbiter is to judge it. A delivery asks before it leaves the order with the clock; `expire` asks again.
 pub fn expiry(contract: &Contract, house: &House) -> Result<Timestamp, Refusal> {
     let deadline = contract.deadline().ok_or_else(|| no_deadline("expire"))?;
-    let delivered =
-        contract.history.iter().rev().find(|item| item.get("op").and_then(Value::as_str) == Some("deliver"));
-    let delivered = delivered.and_then(|item| item.get("at")).and_then(Value::as_str).and_then(Timestamp::parse);
-    let delivered =
-        delivered.ok_or_else(|| Refusal::new(Rule::WrongState, "nothing was delivered, so silence accepts nothing"))?;
+    let delivered = contract
+        .delivered()
+        .ok_or_else(|| Refusal::new(Rule::WrongState, "nothing was delivered, so silence accepts nothing"))?;
     if contract.is_arbitrated_by(&house.domain) && house.settings.on_undecided_at_expiry != OnUndecided::Expire {
         return Err(Refusal::new(
             Rule::WrongState,

@@ -1,5 +1,6 @@
 //! The house itself: its name, its key and its settings, as rules need them.
 
+use super::ledger::Contract;
 use crate::limits;
 use crate::probe::address::AddressRule;
 use crate::probe::plan::Capabilities;
@@ -125,6 +126,11 @@ impl House {
 
     pub fn is_mine(&self, address: &Address) -> bool {
         address.is_of(&self.domain)
+    }
+
+    /// When the review of what was delivered ends; `None` without a deadline or a delivery.
+    pub fn review_ends_of(&self, contract: &Contract) -> Option<Timestamp> {
+        Some(self.review_ends(contract.deadline()?, contract.delivered()?))
     }
 
     /// When silence pays a delivered escrow.

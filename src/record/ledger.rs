@@ -153,6 +153,13 @@ impl Contract {
         self.terms.get("deadline").and_then(Value::as_str).and_then(Timestamp::parse)
     }
 
+    /// When the work was delivered last.
+    pub fn delivered(&self) -> Option<Timestamp> {
+        let said = |item: &Value, name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
+        let delivery = self.history.iter().rev().find(|item| said(item, "op").as_deref() == Some("deliver"))?;
+        said(delivery, "at").as_deref().and_then(Timestamp::parse)
+    }
+
     /// When a bond may be taken back by who posted it.
     pub fn expires(&self) -> Option<Timestamp> {
         self.more.get("expires").and_then(Value::as_str).and_then(Timestamp::parse)

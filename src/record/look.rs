@@ -27,9 +27,24 @@ pub struct LookRow {
     /// The last outcome in words, for the operator and the parties.
     #[serde(default)]
     pub last: Option<Value>,
+    /// The looks since the delivery, as far as a refund for want of an answer rests on them.
+    #[serde(default)]
+    pub unreached: Unreached,
     pub created: Timestamp,
     /// Nothing more to do: the contract ended.
     pub done: bool,
+}
+
+/// Whether every look since the delivery was undecided by the judged hosts alone, one soon after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreached {
+    pub looks: u32,
+    /// When the last of them was settled.
+    pub last: Timestamp,
+    /// One of them was not, or came too long after the one before.
+    pub broken: bool,
+    /// The operator knows that the review ended undecided.
+    pub told: bool,
 }
 
 /// A stored observation, named by the hash of its bytes. Each contract has its own copy, since each is forgotten in its

@@ -171,7 +171,7 @@ pub fn looked(
         }
         let mut ids = Ids::from_seed(world.chance.bytes());
         let claimed = if time == 0 { row.clone() } else { LookRow { lease_until: None, ..row.clone() } };
-        let decision = settle::settle(&house.house, &house.lens(), now, &mut ids, &claimed, looked);
+        let decision = settle::settle(&house.house, &house.lens(), now, &mut ids, &claimed, looked, true);
         let stale = matches!(decision.reply, Step::Stale);
         let (done, kept) = world.houses[at].commit(&mut world.chance, &world.swarm, Ok(decision))?;
         if kept && !stale && time == 0 {

@@ -143,6 +143,7 @@ pub fn look(contract: &str, seller: &str, due: i64) -> LookRow {
         first: None,
         posting: None,
         last: Some(json!({"razon": "nothing yet"})),
+        unreached: Default::default(),
         created: at(0),
         done: false,
     }

@@ -100,6 +100,7 @@ impl TestHouse {
         options.hosts = self.hosts.clone();
         options.peer_addresses = hostile::loopback();
         options.arbiter = self.fetcher.clone().map(|fetcher| ArbiterOptions {
+            control: None,
             fetcher,
             jobs: None,
             slots: 16,

@@ -13,6 +13,8 @@ mod house;
 mod lost;
 #[path = "cli/site.rs"]
 mod site;
+#[path = "cli/talks.rs"]
+mod talks;
 
 use assert_cmd::Command;
 use serde_json::{Value, json};

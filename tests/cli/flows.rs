@@ -9,7 +9,7 @@ use std::process::Stdio;
 use tempfile::TempDir;
 
 /// An agent of this house with its identity in a file; answers the name of the file.
-fn agent(folder: &TempDir, house: &HouseProcess, name: &str) -> String {
+pub fn agent(folder: &TempDir, house: &HouseProcess, name: &str) -> String {
     let file = format!("{name}.json");
     let address = format!("{name}@mar.example");
     let made = verifica(folder.path(), &["agent", "new", &address, "--house", &house.url, "--as", &file]);

@@ -129,7 +129,7 @@ fn filled(runtime: &tokio::runtime::Runtime, path: &Path, n: u64) -> Store {
 fn letter(i: u64) -> Change {
     let with = contact(i % CONTACTS);
     let project = json!({"urn:nyx5:ext:proyecto": {"project": format!("P{}", i % 3)}});
-    let extensions = if i % 3 == 0 { json!({}) } else { project };
+    let extensions = if i.is_multiple_of(3) { json!({}) } else { project };
     let own = format!("anamar@{HOUSE}");
     let (from, to) = if i % 4 == 3 { (&own, &with) } else { (&with, &own) };
     let id = format!("letter-{i:012}");
@@ -147,7 +147,7 @@ fn letter(i: u64) -> Change {
         id,
         from: with,
         received: at(i),
-        acked: (i % 2 == 0).then(|| at(i)),
+        acked: i.is_multiple_of(2).then(|| at(i)),
         visible_from: None,
         meta: json!({"from_verified": true, "relay_verified": true}).as_object().cloned().unwrap_or_default(),
         envelope,

@@ -11,3 +11,5 @@ mod conversations;
 mod filing;
 #[path = "talk/groups.rs"]
 mod groups;
+#[path = "talk/incidents.rs"]
+mod incidents;

@@ -108,7 +108,7 @@ pub struct Send {
     /// The conversation it belongs to
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
-    /// The letter that it answers
+    /// The letter that it answers; without --thread, in its thread
     #[arg(long, value_name = "ID")]
     reply_to: Option<String>,
     /// Give up after this long, such as 2d
@@ -309,12 +309,16 @@ async fn send(args: &Send, out: &Out) -> Result<Exit, Failure> {
         Value::String(text)
     };
     let now = lib::SystemClock.now();
+    let thread = match (&args.thread, &args.reply_to, args.to.first()) {
+        (None, Some(original), Some(with)) => client.thread_of(original, with).await?,
+        (given, ..) => given.clone(),
+    };
     let message = Message {
         to: args.to.clone(),
         kind: args.kind,
         media: args.media.clone(),
         body,
-        thread: args.thread.clone(),
+        thread,
         in_reply_to: args.reply_to.clone(),
         expires: args.expires.map(|ms| now.plus(ms)),
         deliver_after: args.deliver_after,

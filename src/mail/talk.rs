@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Incident: invisible and bidirectional characters disguised projects; a 200,000-character one reached a tool.
+    /// Incident 17: invisible and bidirectional characters disguised projects; a 200,000-character one reached a tool.
     #[test]
     fn names_are_idempotent_whatever_is_written() {
         let config = proptest::test_runner::Config { failure_persistence: None, ..Default::default() };

@@ -58,6 +58,15 @@ fn a_group_talks_and_its_letters_are_read_by_conversation_and_project() {
         let said = text_of(&folder, &["agent", "conversation", group, "--as", who]);
         assert!(said.contains(state) && said.contains("    hola\n"), "{said}");
     }
+    // Incident 33: an answer without a thread broke its conversation.
+    let asked = json_of(&folder, &["agent", "send", leo_at, "--as", &ana, "--body", "?", "--thread", "t-9"]);
+    let id = asked["id"].as_str().expect("id");
+    json_of(&folder, &["agent", "inbox", "--as", &leo, "--wait", "10", "--thread", "t-9"]);
+    let back = ["agent", "send", "anabel@mar.example", "--as", &leo, "--body", "!", "--reply-to", id];
+    json_of(&folder, &back);
+    let answer =
+        json_of(&folder, &["agent", "inbox", "--as", &ana, "--wait", "10", "--thread", "t-9"])["messages"][0].clone();
+    assert_eq!((answer["in_reply_to"].clone(), answer["thread"].clone()), (json!(id), json!("t-9")));
     for bad in [["--project", "\u{200b}"], ["--summary", "\n"], ["--project", "__proto__"]] {
         let ran = verifica(folder.path(), &["agent", "send", leo_at, "--as", &ana, "--body", "x", bad[0], bad[1]]);
         assert_eq!(ran.code, 2, "{bad:?}: a label of which nothing is left is not sent: {}", ran.err);

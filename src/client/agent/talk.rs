@@ -89,6 +89,16 @@ impl AgentClient {
         self.signed(reqwest::Method::GET, &path, &query, None, true).await
     }
 
+    /// The thread of a letter exchanged with a contact, which an answer to it belongs to: a house cannot fill a field that
+    /// its sender signs. Nothing where the letter is not among the newest of that conversation.
+    pub async fn thread_of(&self, id: &str, with: &Address) -> Result<Option<String>, ClientError> {
+        let page = Page { limit: Some(limits::CONVERSATION_PAGE_MAX), ..Page::default() };
+        let answer = self.history(with.as_str(), &page).await?;
+        let messages = answer.get("messages").and_then(Value::as_array).into_iter().flatten();
+        let original = messages.filter_map(|message| message.get("envelope")).find(|envelope| envelope["id"] == id);
+        Ok(original.map(|envelope| envelope["thread"].as_str().unwrap_or(id).to_owned()))
+    }
+
     /// Makes the group `g.<name>` of the agent's house: `{address, group}`.
     pub async fn create_group(&self, name: &str, members: &[Address], admins_post: bool) -> Result<Value, ClientError> {
         let post = if admins_post { "admins" } else { "members" };

@@ -48,6 +48,7 @@ async fn house() -> (u64, Duration) {
         host: host_of(&url).expect("host"),
         public_url: url,
         key: key.clone(),
+        retiring: None,
         settings,
     };
     let folder = tempfile::tempdir().expect("folder");

@@ -37,6 +37,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub domain_key_file: PathBuf,
     pub admin_token_file: PathBuf,
+    /// Who may say, beside a proxy on this host, for whom it asks.
+    pub trusted_proxies: Vec<Network>,
     pub tls: Option<Tls>,
     pub registration: RegistrationSection,
     pub mail: MailSection,
@@ -67,6 +69,8 @@ pub struct MailSection {
     pub retry_max_ms: i64,
     pub give_up_ms: i64,
     pub require_relay: bool,
+    /// Agents write to other houses sealed, or not at all.
+    pub outbound_sealed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +180,7 @@ impl Config {
             retry_max_ms: self.mail.retry_max_ms,
             give_up_ms: self.mail.give_up_ms,
             require_relay: self.mail.require_relay,
+            outbound_sealed: self.mail.outbound_sealed,
             fee_bps: self.libro.fee_bps,
             welcome: self.libro.welcome,
             reclaim_grace_ms: self.libro.reclaim_grace_ms,
@@ -195,6 +200,7 @@ impl Config {
             public_url: self.public_url.clone(),
             host: self.host(),
             key,
+            retiring: None,
             settings: self.settings(capabilities),
         }
     }
@@ -222,6 +228,7 @@ pub fn template(domain: &Domain, public_url: &str, listen: &SocketAddr) -> Strin
 domain = "{domain}"
 public_url = "{public_url}"   # what the cards say; its host is what credentials are bound to
 listen = "{listen}"                 # plain HTTP on loopback for a reverse proxy, or HTTPS with [tls]
+# trusted_proxies = ["10.0.0.7/32"]       # whose X-Forwarded-For is believed, beside this host's own
 data_dir = "data"
 domain_key_file = "domain.key"            # mode 0600; whoever holds it is this house
 admin_token_file = "admin.token"          # mode 0600; whoever holds it can issue tokens
@@ -242,6 +249,7 @@ retry_base = "1s"
 retry_max = "60s"
 give_up = "3d"
 require_relay = false                     # refuse envelopes that no house vouches for
+outbound = "any"                          # any | sealed: agents write to other houses sealed, or not at all
 
 [libro]
 fee_bps = 1000                            # basis points of each settled price that the house keeps
@@ -294,6 +302,14 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
     let data_dir = top.get("data_dir", base.join("data"), path);
     let domain_key_file = top.get("domain_key_file", base.join("domain.key"), path);
     let admin_token_file = top.get("admin_token_file", base.join("admin.token"), path);
+    let proxies = |value: &Val| {
+        let networks = list(parsed::<Network>)(value)?;
+        if networks.len() > limits::TRUSTED_PROXIES_MAX {
+            return Err(format!("at most {} networks", limits::TRUSTED_PROXIES_MAX));
+        }
+        Ok(networks)
+    };
+    let trusted_proxies = top.get("trusted_proxies", Vec::new(), proxies);
     let tls = top.optional_section("tls").and_then(|section| read_tls(section, &path));
     if tls.is_none() && !listen.ip().is_loopback() {
         top.fault(Diagnostic {
@@ -318,6 +334,7 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
         data_dir,
         domain_key_file,
         admin_token_file,
+        trusted_proxies,
         tls,
         registration,
         mail,
@@ -358,6 +375,7 @@ fn read_mail(mut section: Section) -> MailSection {
         retry_max_ms: section.get("retry_max", limits::RETRY_MAX_MS, &wait),
         give_up_ms: section.get("give_up", limits::GIVE_UP_MS, duration(1, 30 * 86_400_000)),
         require_relay: section.get("require_relay", false, boolean),
+        outbound_sealed: section.get("outbound", false, one_of(&[("any", false), ("sealed", true)])),
     };
     if value.retry_max_ms < value.retry_base_ms {
         section.fault(Diagnostic::error(At::Whole, "mail.retry_max is shorter than mail.retry_base"));
@@ -520,7 +538,8 @@ fn size(min: u64, max: usize) -> impl Fn(&Val) -> Result<usize, String> {
     move |value| read(value).map(|n| usize::try_from(n).unwrap_or(max))
 }
 
-const TOP_KEYS: [&str; 16] = [
+const TOP_KEYS: [&str; 17] = [
+    "trusted_proxies",
     "domain",
     "public_url",
     "listen",

@@ -31,6 +31,16 @@ pub const NONCE_KEEP_MS: i64 = 600_000;
 pub const NONCE_BYTES_MAX: usize = 128;
 pub const DIRECTORY_PAGE_DEFAULT: usize = 50;
 pub const DIRECTORY_PAGE_MAX: usize = 200;
+/// Subagents that one agent is shown.
+pub const DELEGATIONS_SHOWN_MAX: usize = 1_000;
+/// Pinned keys that the operator is shown at once.
+pub const PINS_PAGE_MAX: usize = 500;
+/// Agents certified in one transaction when the house changes its key.
+pub const CERTIFIED_AT_ONCE: usize = 200;
+/// Proxies, or networks of them, that may say for whom they speak.
+pub const TRUSTED_PROXIES_MAX: usize = 64;
+/// Proxies behind each other.
+pub const PROXY_HOPS_MAX: usize = 8;
 pub const MAILBOX_PAGE_DEFAULT: usize = 50;
 pub const MAILBOX_PAGE_MAX: usize = 1_000;
 pub const OUTBOX_PAGE_MAX: usize = 1_000;

@@ -14,7 +14,7 @@ use store_fixture::{
     seal, seen,
 };
 use verifica::limits;
-use verifica::record::{Change, ContractState, Decision, Line, MandateState, ObservationRow, SealRecord, View};
+use verifica::record::{Change, ContractState, Decision, Line, MandateState, ObservationRow, Pin, SealRecord, View};
 use verifica::refusal::{Refusal, Rule};
 use verifica::store::{Denied, DirectoryQuery, MailFilter, Store, StoreError};
 use verifica::wire::digest::Sha256;
@@ -504,7 +504,7 @@ async fn observations_pins_cards_and_events_are_kept() {
             Ok((
                 r.observation("c1", &name)?,
                 r.observations_of("c1", 9)?,
-                r.pin("otra.example")?,
+                r.pinned("otra.example")?,
                 r.pins("", 9)?,
                 events,
                 r.domain_card()?,
@@ -514,7 +514,11 @@ async fn observations_pins_cards_and_events_are_kept() {
         .expect("reads");
     assert_eq!(found, Some(row.clone()));
     assert_eq!(names, [row.sha256.hex()]);
-    assert_eq!((first, pins.len()), (Some(key(7).public()), 1));
+    assert_eq!((first.as_ref().map(|pin| pin.key), pins.len()), (Some(key(7).public()), 1));
+    let next = Pin { next: Some(key(9).public()), ..first.expect("pinned") };
+    place.put(vec![Change::PutPin(next.clone())]).await.expect("the operator's hand");
+    let kept = place.store.read(|r| Ok((r.pinned("otra.example")?, r.pin("otra.example")))).await.expect("reads");
+    assert_eq!(kept, (Some(next.clone()), Some(next)));
     assert_eq!(events.iter().map(|e| e.data["n"].as_i64()).collect::<Vec<_>>(), [Some(3), Some(2)]);
     assert_eq!(card.map(|c| c["n"].clone()), Some(Value::from(2)));
 }
@@ -623,7 +627,7 @@ async fn no_decision_is_made_on_records_that_cannot_be_read() {
         .await
         .expect("made");
     let conn = Connection::open(place.path()).expect("opens");
-    conn.execute_batch("UPDATE agent SET card = '{'; UPDATE contract SET doc = '{}';").expect("damaged");
+    conn.execute_batch("UPDATE agent SET card = '{}'; UPDATE contract SET doc = '{}';").expect("damaged");
     let decide = place.store.transact(|view| {
         // To the rule an unreadable agent looks like none; it may not act on that.
         assert!(view.agent("ana").is_none());

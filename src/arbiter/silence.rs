@@ -106,6 +106,7 @@ mod tests {
                 public_url: "http://127.0.0.1:1".into(),
                 host: "127.0.0.1:1".into(),
                 key: SigningKey::from_seed([1; 32]),
+                retiring: None,
                 settings: Settings { on_undecided_at_expiry: mode, ..Settings::default() },
             };
             let now = Timestamp::from_millis(1_800_000_000_000);

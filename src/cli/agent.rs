@@ -4,6 +4,7 @@ use super::block_on;
 use super::handover::{self, hand_over};
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
+use super::people;
 use super::settings;
 use super::talk;
 use super::who::{Who, extra_roots, identity_path};
@@ -39,6 +40,8 @@ pub enum Command {
     Card(Card),
     /// Search the public directory of a house (network)
     Directory(Directory),
+    #[command(flatten)]
+    People(people::Command),
     #[command(flatten)]
     Talk(talk::Command),
 }
@@ -214,6 +217,7 @@ pub fn run(command: &Command, out: &Out) -> Result<Exit, Failure> {
         Command::Outbox(args) => block_on(outbox(args, out)),
         Command::Card(args) => block_on(card(args, out)),
         Command::Directory(args) => block_on(directory(args, out)),
+        Command::People(command) => people::run(command, out),
         Command::Talk(command) => talk::run(command, out),
     }
 }

@@ -10,11 +10,13 @@ mod diagnose;
 mod doctor;
 mod generate;
 mod handover;
+mod house;
 mod init;
 mod json_source;
 mod keyfile;
 mod libro;
 mod output;
+mod people;
 mod policy;
 mod replay;
 mod serve;
@@ -80,6 +82,9 @@ enum Command {
     /// Be an agent: keys, registration and mail
     #[command(subcommand)]
     Agent(agent::Command),
+    /// Be the operator: invitations, the keys of other houses, the house's own key
+    #[command(subcommand)]
+    House(house::Command),
     /// Deal and pay: quotes, escrows, payments and accounts
     #[command(subcommand)]
     Libro(libro::Command),
@@ -162,6 +167,7 @@ fn dispatch(cli: Cli, out: &Out) -> Result<Exit, Failure> {
         Command::Replay(args) => replay::run(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Agent(command) => agent::run(&command, out),
+        Command::House(command) => house::run(&command, config, out),
         Command::Libro(command) => libro::run(&command, config, out),
         Command::Policy(command) => policy::run(&command, out),
         Command::Doctor(args) => doctor::run(&args, config, out),

@@ -91,9 +91,11 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
     let key = settings::domain_key(config)?;
     let policy = config.job_policy().ok_or_else(|| Failure::usage("there is no policy for jobs"))?;
     let capabilities = if config.arbiter.enabled { Jobs::offered_here(&policy) } else { Capabilities::network() };
-    let house = config.house(key.clone(), capabilities);
+    let mut house = config.house(key.clone(), capabilities);
+    house.retiring = settings::retiring_key(config)?;
     let mut options = ServeOptions::new(house, listen, store_file(&config.data_dir));
     options.tls = config.tls.as_ref().map(|tls| TlsFiles { certificates: tls.cert.clone(), key: tls.key.clone() });
+    options.trusted_proxies = config.trusted_proxies.clone();
     options.admin_token = Some(settings::admin_token(&config.admin_token_file)?.to_string().into());
     let known = config.hosts.iter();
     options.hosts =

@@ -53,6 +53,25 @@ pub fn domain_key(config: &Config) -> Result<SigningKey, Failure> {
     })
 }
 
+/// The key before the domain key, while the house changes from one to the other: beside it, with `.old` at the end.
+pub fn retiring_key(config: &Config) -> Result<Option<SigningKey>, Failure> {
+    let path = retiring_file(config);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = keyfile::read_secret(&path, "the old domain key")?;
+    let key = SigningKey::parse(&text)
+        .ok_or_else(|| Failure::usage("the old domain key is not the base64url text of 32 bytes").at(path.display()))?;
+    // The change began and stopped before the new key was in its place.
+    Ok(Some(key).filter(|old| domain_key(config).is_ok_and(|now| now.public() != old.public())))
+}
+
+pub fn retiring_file(config: &Config) -> PathBuf {
+    let mut name = config.domain_key_file.clone().into_os_string();
+    name.push(".old");
+    name.into()
+}
+
 pub fn admin_token(path: &Path) -> Result<Zeroizing<String>, Failure> {
     let text = keyfile::read_secret(path, "the admin token")?;
     let token = Zeroizing::new(text.trim().to_owned());

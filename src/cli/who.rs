@@ -45,12 +45,16 @@ impl Who {
         Ok(AgentClient::new(self.load()?, options)?)
     }
 
-    /// Keeps the key that the house was first seen with, so that another house at the same place is noticed.
+    /// Keeps the key that the house was first seen with, so that another house at the same place is noticed; and the
+    /// one that it announces, so that its change of keys is followed.
     pub fn keep_pin(&self, client: &AgentClient) -> Result<(), Failure> {
         let identity = client.identity();
-        let (None, Some(card)) = (identity.house_key, client.known_house()) else { return Ok(()) };
-        let mut pinned = identity.clone();
-        pinned.house_key = Some(*card.active_key());
+        let Some(card) = client.known_house() else { return Ok(()) };
+        let (key, next) = (Some(*card.signer()), card.announced().copied());
+        if (identity.house_key, identity.next_house_key) == (key, next) {
+            return Ok(());
+        }
+        let pinned = Identity { house_key: key, next_house_key: next, ..identity.clone() };
         keyfile::replace(&self.path(), pinned.to_text().as_bytes(), 0o600)
     }
 }

@@ -19,6 +19,8 @@
 
 pub mod http;
 pub mod identity;
+pub mod operator;
+pub mod people;
 pub mod talk;
 
 pub use http::{Call, HouseClient};
@@ -31,6 +33,7 @@ use crate::wire::address::{Address, Domain, SystemName};
 use crate::wire::auth::{Request, Token, host_of};
 use crate::wire::card::{AgentCard, DomainCard, InboxPolicy};
 use crate::wire::envelope::{Draft, Envelope, Kind, Payload, Verified};
+use crate::wire::key::Signature;
 use crate::wire::pow;
 use crate::wire::quote::OP_MEDIA;
 use crate::wire::seal::{self, Binding, SealChance, SealPublic};
@@ -526,7 +529,9 @@ impl AgentClient {
     async fn fetch_domain_card(&self) -> Result<DomainCard, ClientError> {
         let domain = self.address().domain();
         let doc = well_known(&self.house).await?;
-        let card = DomainCard::verify(doc, &domain, self.identity.house_key.as_ref())?;
+        let signer = Signature::of(&doc, "signature").map(|signature| signature.kid.to_owned());
+        let next = self.identity.next_house_key.as_ref().filter(|key| signer.is_some_and(|kid| key.is_kid(&kid)));
+        let card = DomainCard::verify(doc, &domain, next.or(self.identity.house_key.as_ref()))?;
         lives_at(&self.house, &card)?;
         Ok(card)
     }

@@ -50,6 +50,17 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
         }
     }
 
+    pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        let bytes = &mut self.bytes;
+        self.rows.retain(|key, row| {
+            let kept = keep(key);
+            if !kept {
+                *bytes -= row.bytes;
+            }
+            kept
+        });
+    }
+
     pub fn len(&self) -> usize {
         self.rows.len()
     }

@@ -13,7 +13,7 @@ use crate::client::cache::Cache;
 use crate::client::dns::{self, TxtAnswer, TxtLookup};
 use crate::client::peer::{Base, PeerFault, Peers};
 use crate::limits;
-use crate::record::{Change, Decision, House, View};
+use crate::record::{Change, Decision, House, Pin, View};
 use crate::refusal::{Refusal, Rule};
 use crate::store::Store;
 use crate::time::{Clock, Timestamp};
@@ -175,6 +175,21 @@ impl Resolver {
     /// Drops what is known of a domain, so that the next question asks its house.
     pub fn forget(&self, domain: &Domain) {
         lock(&self.domains).remove(domain);
+        lock(&self.failures).remove(domain);
+    }
+
+    /// As [`Resolver::forget`], with every card that the domain certified: its key is not what it was.
+    pub fn distrust(&self, domain: &Domain) {
+        self.forget(domain);
+        lock(&self.cards).retain(|(address, _)| !address.is_of(domain));
+    }
+
+    /// The key that a foreign house signs its card with now, whatever is pinned: for the operator to compare.
+    pub async fn presented(&self, domain: &Domain) -> Result<PublicKey, Refusal> {
+        self.count_question(domain)?;
+        let place = self.place(domain).await?;
+        let doc = self.domain_doc(domain, &place).await?;
+        Ok(*DomainCard::verify(doc, domain, place.anchor.as_ref())?.signer())
     }
 
     fn known(&self, domain: &Domain) -> Option<Result<Arc<Peer>, Refusal>> {
@@ -226,24 +241,23 @@ impl Resolver {
         self.count_question(domain)?;
         let place = self.place(domain).await?;
         let pinned = if place.anchor.is_some() { None } else { self.pin(domain).await? };
-        let answer = self.peers.get(&place.base, "/.well-known/nyx5.json", None, limits::CARD_BYTES_MAX).await;
-        let answer = answer.map_err(|fault| unreachable(domain, &fault))?;
-        let doc = match answer.status {
-            200 => json_answer(domain, "the domain card", &answer.body)?,
-            404 | 410 => return Err(unknown(format!("{domain} publishes no domain card ({})", answer.status))),
-            other => return Err(transient(format!("{domain} answered {other} when asked for its domain card"))),
-        };
-        let anchor = place.anchor.or(pinned);
-        let signer = Signature::of(&doc, "signature").map(|signature| signature.kid.to_owned());
-        let card = DomainCard::verify(doc, domain, anchor.as_ref()).map_err(|refusal| match pinned {
-            Some(pin) if signer.as_deref() != Some(pin.kid().as_str()) => unknown(format!(
-                "the key of {domain} changed: it signs with {} and {pin} is pinned here; the operator must confirm it",
-                shown(signer.as_deref().unwrap_or("no key")),
+        let doc = self.domain_doc(domain, &place).await?;
+        let signer = Signature::of(&doc, "signature").map(|signature| signature.kid.to_owned()).unwrap_or_default();
+        // The key that a card of the pinned key announced is believed once it signs.
+        let followed = pinned.as_ref().and_then(|pin| pin.next).filter(|next| next.is_kid(&signer));
+        let anchor = place.anchor.or(followed).or(pinned.as_ref().map(|pin| pin.key));
+        let card = DomainCard::verify(doc, domain, anchor.as_ref()).map_err(|refusal| match &pinned {
+            Some(pin) if !pin.key.is_kid(&signer) && followed.is_none() => unknown(format!(
+                "the key of {domain} changed: it signs with {} and {} is pinned here; the operator must confirm it",
+                shown(if signer.is_empty() { "no key" } else { &signer }),
+                pin.key,
             )),
             _ => unknown(refusal.reason),
         })?;
-        if anchor.is_none() {
-            self.learn_pin(domain, &card, signer.as_deref().unwrap_or_default()).await?;
+        match &pinned {
+            None if anchor.is_none() => self.learn_pin(domain, &card, &signer).await?,
+            None => {}
+            Some(pin) => self.follow_pin(pin, &card).await?,
         }
         let base = if place.by_operator {
             place.base
@@ -251,6 +265,16 @@ impl Resolver {
             Base::judged(&card.estafeta).map_err(|fault| unknown(format!("the card of {domain}: {}", fault.0)))?
         };
         Ok(Arc::new(Peer { card, base }))
+    }
+
+    async fn domain_doc(&self, domain: &Domain, place: &Place) -> Result<Value, Refusal> {
+        let answer = self.peers.get(&place.base, "/.well-known/nyx5.json", None, limits::CARD_BYTES_MAX).await;
+        let answer = answer.map_err(|fault| unreachable(domain, &fault))?;
+        match answer.status {
+            200 => json_answer(domain, "the domain card", &answer.body),
+            404 | 410 => Err(unknown(format!("{domain} publishes no domain card ({})", answer.status))),
+            other => Err(transient(format!("{domain} answered {other} when asked for its domain card"))),
+        }
     }
 
     /// Letters that only pretend to come from a domain must not make this house flood it with questions.
@@ -288,9 +312,9 @@ impl Resolver {
         }
     }
 
-    async fn pin(&self, domain: &Domain) -> Result<Option<PublicKey>, Refusal> {
+    async fn pin(&self, domain: &Domain) -> Result<Option<Pin>, Refusal> {
         let name = domain.clone();
-        self.store.read(move |reader| reader.pin(name.as_str())).await.map_err(store_trouble)
+        self.store.read(move |reader| reader.pinned(name.as_str())).await.map_err(store_trouble)
     }
 
     /// First use: keeps the key, and believes the card only if the kept key is its signer's.
@@ -310,12 +334,30 @@ impl Resolver {
             }
         }
         match self.pin(domain).await? {
-            Some(pin) if pin == key => {
+            Some(pin) if pin.key == key => {
                 tracing::info!(event = "pin_learned", domain = %domain, key = %key);
                 Ok(())
             }
             _ => Err(transient(format!("another key of {domain} was pinned at the same time"))),
         }
+    }
+
+    /// Keeps what a verified card says about its key: the next one that it announces, or that the next one now signs.
+    async fn follow_pin(&self, pin: &Pin, card: &DomainCard) -> Result<(), Refusal> {
+        let kept = Pin { key: *card.signer(), next: card.announced().copied(), at: self.clock.now(), ..pin.clone() };
+        if (kept.key, kept.next) == (pin.key, pin.next) {
+            return Ok(());
+        }
+        let (before, change) = (pin.clone(), kept.clone());
+        let followed = self.store.transact(move |_| {
+            let changes = vec![Change::PutPin(change.clone())];
+            Ok(Decision { changes, reply: () })
+        });
+        followed.await.map_err(crate::store::Denied::into_refusal)?;
+        tracing::info!(
+            event = "pin_followed", domain = %kept.domain, before = %before.key, key = %kept.key, next = ?kept.next.map(|key| key.kid())
+        );
+        Ok(())
     }
 
     fn cached_card(&self, address: &Address, asker: Option<&Address>) -> Option<Arc<AgentCard>> {
@@ -428,7 +470,7 @@ impl Resolver {
     async fn own_domain_card(&self) -> Result<DomainCard, Refusal> {
         let doc = self.store.read(|reader| reader.domain_card()).await.map_err(store_trouble)?;
         let doc = doc.ok_or_else(|| Refusal::new(Rule::StoreUnavailable, "this house has no domain card yet"))?;
-        DomainCard::verify(doc, &self.house.domain, Some(&self.house.key.public()))
+        DomainCard::verify(doc, &self.house.domain, Some(&self.house.card_key().public()))
             .map_err(|refusal| unknown(format!("this house's own card: {}", refusal.reason)))
     }
 }

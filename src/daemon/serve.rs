@@ -15,7 +15,7 @@ use crate::client::tls;
 use crate::limits;
 use crate::mail;
 use crate::observe::jobs::Jobs;
-use crate::probe::address::AddressRule;
+use crate::probe::address::{AddressRule, Network};
 use crate::record::{Change, Decision, House};
 use crate::refusal::Refusal;
 use crate::sandbox;
@@ -54,6 +54,8 @@ pub struct ServeOptions {
     pub house: House,
     pub listen: Listen,
     pub tls: Option<TlsFiles>,
+    /// Who may say, beside a proxy on this host, for whom it asks.
+    pub trusted_proxies: Vec<Network>,
     /// The file of the store.
     pub store: PathBuf,
     pub admin_token: Option<SecretString>,
@@ -114,6 +116,7 @@ impl ServeOptions {
             house,
             listen,
             tls: None,
+            trusted_proxies: Vec::new(),
             store,
             admin_token: None,
             hosts: BTreeMap::new(),
@@ -162,7 +165,7 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     }
     let app = Arc::new(App::new(doors.clone(), stopping.clone()));
     let secured = tls.as_ref().map(|(tls, _)| tls.clone());
-    let listener = Listener::start(listener, secured, router(app.clone()), stopping.clone());
+    let listener = Listener::start(listener, secured, router(app.clone()), options.trusted_proxies, stopping.clone());
     let listener = listener.map_err(|error| ServeError::Listen { at: "its socket".to_owned(), error })?;
     app.started();
     let local_addr = listener.local_addr();
@@ -252,6 +255,11 @@ async fn open_store(path: &Path, domain: &Domain) -> Result<Store, ServeError> {
 pub(super) async fn install_own_cards(doors: &Doors) -> Result<(), Refusal> {
     let (house, now) = (doors.house(), doors.now());
     let stored = doors.read(|reader| reader.domain_card()).await?;
+    let active = stored.as_ref().and_then(|card| card.pointer("/keys/0/sig")?.as_str());
+    // The card of the house comes last: a stop in between begins again.
+    if active.is_some_and(|kid| !house.key.public().is_kid(kid)) {
+        certify_agents(doors, &house).await?;
+    }
     let install = doors.commit(move |view| {
         let mut changes = mail::system_cards(&house, view, now)?;
         let card = mail::cards::domain_card(&house, stored.as_ref(), now);
@@ -261,6 +269,27 @@ pub(super) async fn install_own_cards(doors: &Doors) -> Result<(), Refusal> {
         Ok(Decision { changes, reply: () })
     });
     install.await
+}
+
+/// The house's key is another one than before: every agent's card is certified with it before the doors open.
+async fn certify_agents(doors: &Doors, house: &Arc<House>) -> Result<(), Refusal> {
+    let (mut after, mut done) = (String::new(), 0);
+    loop {
+        let from = after.clone();
+        let page = doors.read(move |reader| reader.agents_after(&from, limits::CERTIFIED_AT_ONCE)).await?;
+        let Some(last) = page.last() else { break };
+        after = last.local.as_str().to_owned();
+        let house = house.clone();
+        done += doors
+            .commit(move |view| {
+                let current = page.iter().filter_map(|record| view.agent(record.local.as_str()));
+                let changes = mail::cards::recertified(&house, current.collect())?;
+                Ok(Decision { reply: changes.len(), changes })
+            })
+            .await?;
+    }
+    tracing::info!(event = "agents_certified_anew", agents = done);
+    Ok(())
 }
 
 async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken) {

@@ -6,7 +6,7 @@
 use crate::limits;
 use crate::probe::plan::Capabilities;
 pub use crate::record::agent::{Asker, visible_to};
-use crate::record::{AgentRecord, House, View};
+use crate::record::{AgentRecord, Change, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::AgentCard;
@@ -19,36 +19,58 @@ pub fn seen_by(view: &dyn View, local: &str, asker: Asker<'_>, now: Timestamp) -
 }
 
 /// The domain's own card: the stored one as long as it says the same and its signature holds, else a new one.
+///
+/// While the house changes its key, both keys stand there, the new one first, and the old one signs: whoever knows the
+/// house by the old key learns the new one from a card that the old key vouches for.
 pub fn domain_card(house: &House, stored: Option<&Value>, now: Timestamp) -> Value {
-    let kid = house.key.public().kid();
-    let stored_key = stored.and_then(|card| card.get("keys")?.as_array()?.first());
-    let since = stored_key.filter(|key| key.get("sig").and_then(Value::as_str) == Some(kid.as_str()));
-    let created = since.and_then(|key| key.get("created")?.as_str()).map_or_else(|| now.to_string(), str::to_owned);
+    let listed = stored.and_then(|card| card.get("keys")?.as_array()).into_iter().flatten();
+    let since = |kid: &str| {
+        let known = listed.clone().find(|key| key.get("sig").and_then(Value::as_str) == Some(kid));
+        known.and_then(|key| key.get("created")?.as_str()).map_or_else(|| now.to_string(), str::to_owned)
+    };
+    let keys = std::iter::once(&house.key).chain(&house.retiring).map(|key| key.public().kid());
+    let keys: Vec<Value> = keys.map(|kid| json!({"sig": kid, "created": since(&kid)})).collect();
+    let mut policy = json!({
+        "inbound": "verified",
+        "max_bytes": house.settings.max_bytes,
+        "registration": house.settings.registration.as_str(),
+    });
+    if house.settings.outbound_sealed {
+        policy["outbound"] = "sealed".into();
+    }
     let content = json!({
         "nyx5": "1",
         "domain": house.domain,
         "estafeta": house.public_url,
-        "keys": [{"sig": kid, "created": created}],
-        "policy": {
-            "inbound": "verified",
-            "max_bytes": house.settings.max_bytes,
-            "registration": house.settings.registration.as_str(),
-        },
+        "keys": keys,
+        "policy": policy,
         "extensions": EXTENSIONS,
     });
+    let signer = house.card_key();
     match stored {
         Some(card)
             if same_but_for(card, &content, &["issued", "signature"])
-                && house.key.public().verify_object(card, "signature") =>
+                && signer.public().verify_object(card, "signature") =>
         {
             card.clone()
         }
         _ => {
             let mut content = content;
             content["issued"] = json!(now);
-            house.signed(content)
+            signer.sign_object(&mut content, "signature");
+            content
         }
     }
+}
+
+/// The changes that certify these agents of the house anew, with the house's key: those whose card it did not certify.
+pub fn recertified(house: &House, agents: Vec<AgentRecord>) -> Result<Vec<Change>, Refusal> {
+    let key = house.key.public();
+    let stale =
+        agents.into_iter().filter(|record| !record.system && !key.verify_object(record.card.doc(), "certification"));
+    stale
+        .map(|record| Ok(Change::PutAgent(AgentRecord { card: certify(house, record.card.doc().clone())?, ..record })))
+        .collect()
 }
 
 /// Signs a card document with the domain's key, within the size that a card may have.

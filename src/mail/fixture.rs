@@ -48,6 +48,7 @@ impl World {
             public_url: "https://mail.mar.example".into(),
             host: "mail.mar.example".into(),
             key: key("mar.example"),
+            retiring: None,
             settings,
         };
         let mut world = World { house, view: MemoryView::new(), now: START, ip: "192.0.2.1".into(), drawn: 0 };

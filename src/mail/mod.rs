@@ -15,6 +15,7 @@ pub mod invitations;
 pub mod letters;
 pub mod mailbox;
 pub mod outbound;
+pub mod pins;
 pub mod policy;
 pub mod presence;
 pub mod profile;
@@ -82,6 +83,12 @@ impl Answer {
         if let Some(bits) = refusal.pow_bits {
             body["pow_bits"] = bits.into();
         }
+        Answer { code: refusal.code(), body, retry_after: refusal.retry_after }
+    }
+
+    /// A refusal as every route but those of arriving mail says it, for a decision that is kept all the same.
+    pub fn denied(refusal: &Refusal) -> Answer {
+        let body = json!({"reason": refusal.reason, "rule": refusal.rule.number()});
         Answer { code: refusal.code(), body, retry_after: refusal.retry_after }
     }
 

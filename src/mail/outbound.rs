@@ -7,6 +7,7 @@ use super::{Answer, by_domain, delegation, job_id, not_expired, weight, within_r
 use crate::record::{Change, Decided, Decision, House, Job, JobStatus, SeenRecord, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
+use crate::wire::address::SystemName;
 use crate::wire::{AgentCard, Envelope};
 use serde_json::json;
 
@@ -33,6 +34,7 @@ pub fn outbound(
     envelope.is_signed_by(&sender, now)?;
     delegation::stands(view, &sender, now)?;
     delegation::admits(view, &sender, envelope)?;
+    sealed_abroad(house, envelope)?;
     not_expired(envelope, now)?;
     let seen = view.seen(&envelope.from, &envelope.id);
     let sha256 = envelope.sha256().hex();
@@ -82,6 +84,19 @@ pub fn outbound(
         body["duplicate"] = true.into();
     }
     Ok(Decision { changes, reply: Answer::new(202, body) })
+}
+
+/// A house that promises to send everything sealed does not let an agent break its promise: other houses would refuse
+/// the letter. What a ledger must read goes in clear.
+fn sealed_abroad(house: &House, envelope: &Envelope) -> Result<(), Refusal> {
+    let abroad = envelope.to.iter().find(|to| !house.is_mine(to) && !to.is_system(&to.domain(), SystemName::Libro));
+    match abroad.filter(|_| house.settings.outbound_sealed && !envelope.is_sealed()) {
+        None => Ok(()),
+        Some(to) => {
+            let reason = format!("{} sends nothing in clear to other houses; seal the letter for {to}", house.domain);
+            Err(Refusal::new(Rule::MustBeSealed, reason))
+        }
+    }
 }
 
 pub(super) fn id_reused(envelope: &Envelope) -> Refusal {

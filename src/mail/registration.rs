@@ -70,7 +70,7 @@ pub fn register(
             decision.changes.push(count);
             Ok(decision)
         }
-        Err(refusal) => Ok(Decision { changes: vec![count], reply: Answer::refused(&refusal) }),
+        Err(refusal) => Ok(Decision { changes: vec![count], reply: Answer::denied(&refusal) }),
     }
 }
 
@@ -233,6 +233,10 @@ impl Entry<'_> {
             return Err(Refusal::new(Rule::NameTooShort, reason));
         }
         let text = local.as_str();
+        // A dot reads as "of": whoever comes later by the name after it would find a stranger who looks delegated.
+        if self.via != "admin" && text.contains('.') {
+            return Err(reserved(local));
+        }
         let above = text.match_indices('.').filter_map(|(at, _)| text.get(at + 1..));
         if above.into_iter().any(|name| self.view.agent(name).is_some()) {
             return Err(reserved(local));
@@ -338,7 +342,7 @@ impl Entry<'_> {
 
 /// The old keys that still verify: those in their grace, and the one that this change retires, newest first. The key of a
 /// revoked card is none of them.
-fn previous(old: Option<&AgentCard>, sig: &PublicKey, now: Timestamp) -> Value {
+pub(super) fn previous(old: Option<&AgentCard>, sig: &PublicKey, now: Timestamp) -> Value {
     let Some(old) = old.filter(|card| !card.revoked) else { return json!([]) };
     let mut keys: Vec<Value> = Vec::new();
     if &old.sig != sig {

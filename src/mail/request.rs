@@ -59,7 +59,7 @@ impl RegistrationRequest {
             Local::parse(&local).map_err(|r| Refusal::new(Rule::NameInvalid, format!("local: {}", r.reason)))?;
         let sig = text(body, "sig")?.ok_or_else(|| bad("sig is missing: the public signing key"))?;
         let sig = PublicKey::parse(&sig).map_err(|r| bad(&format!("sig: {}", r.reason)))?;
-        if sig == house.key.public() {
+        if house.holds(&sig) {
             return Err(bad("sig is the key of this house; an agent holds its own"));
         }
         let visibility = match body.get("visibility") {

@@ -4,10 +4,12 @@
 //! changes, and only then.
 
 use super::cards::{certify, same_but_for, test_names};
+use super::registration::previous;
 use crate::libro::Op;
 use crate::record::{AgentRecord, Change, House, View};
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
+use crate::wire::AgentCard;
 use crate::wire::address::{Local, SystemName};
 use crate::wire::quote::OP_MEDIA;
 use serde_json::{Value, json};
@@ -20,7 +22,8 @@ pub fn system_cards(house: &House, view: &dyn View, now: Timestamp) -> Result<Ve
         if name == SystemName::Verifica && !house.settings.arbiter && stored.is_none() {
             continue;
         }
-        let content = system_content(house, name);
+        let mut content = system_content(house, name);
+        content["previous"] = retired(house, stored.as_ref().map(|record| &record.card), now);
         let current = stored.as_ref().is_some_and(|record| {
             same_but_for(record.card.doc(), &content, &["valid_from", "certification"])
                 && house.key.public().verify_object(record.card.doc(), "certification")
@@ -29,7 +32,6 @@ pub fn system_cards(house: &House, view: &dyn View, now: Timestamp) -> Result<Ve
             continue;
         }
         let valid_from = stored.as_ref().and_then(|record| record.card.doc().get("valid_from").cloned());
-        let mut content = content;
         content["valid_from"] = valid_from.unwrap_or_else(|| json!(now));
         let record = AgentRecord {
             local: Local::parse(name.as_str())?,
@@ -68,6 +70,12 @@ fn system_content(house: &House, name: SystemName) -> Value {
         "capabilities": capabilities,
         "inbox": inbox,
         "valid_until": null,
-        "previous": [],
     })
+}
+
+/// What the house wrote with its old key is on its way still; a key that was dropped without a change over is not
+/// believed any more.
+fn retired(house: &House, stored: Option<&AgentCard>, now: Timestamp) -> Value {
+    let stored = stored.filter(|card| house.holds(&card.sig));
+    stored.map_or_else(|| json!([]), |card| previous(Some(card), &house.key.public(), now))
 }

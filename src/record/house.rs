@@ -7,7 +7,7 @@ use crate::probe::plan::Capabilities;
 use crate::time::Timestamp;
 use crate::verdict::ProbePolicy;
 use crate::wire::address::{Address, Domain, SystemName};
-use crate::wire::key::SigningKey;
+use crate::wire::key::{PublicKey, SigningKey};
 use serde_json::Value;
 
 #[derive(Clone, Debug)]
@@ -18,7 +18,20 @@ pub struct House {
     /// Host and port of the public URL: what credentials are bound to.
     pub host: String,
     pub key: SigningKey,
+    /// The key before `key`, while the house changes from one to the other: both are on the domain card, and this one
+    /// still signs it, so that whoever knows the house by the old key learns the new one from it.
+    pub retiring: Option<SigningKey>,
     pub settings: Settings,
+}
+
+/// The key that a foreign domain is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    pub domain: String,
+    pub key: PublicKey,
+    pub at: Timestamp,
+    /// The key that a card signed by `key` announced as the active one: believed from the day it signs.
+    pub next: Option<PublicKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,6 +45,8 @@ pub struct Settings {
     pub retry_max_ms: i64,
     pub give_up_ms: i64,
     pub require_relay: bool,
+    /// Agents of this house write to other houses sealed, or not at all.
+    pub outbound_sealed: bool,
     pub fee_bps: u64,
     pub welcome: u64,
     pub reclaim_grace_ms: i64,
@@ -89,6 +104,7 @@ impl Default for Settings {
             retry_max_ms: limits::RETRY_MAX_MS,
             give_up_ms: limits::GIVE_UP_MS,
             require_relay: false,
+            outbound_sealed: false,
             fee_bps: limits::FEE_BPS_DEFAULT,
             welcome: 0,
             reclaim_grace_ms: limits::RECLAIM_GRACE_MS,
@@ -104,6 +120,16 @@ impl Default for Settings {
 }
 
 impl House {
+    /// The key that signs the domain's card: the one that others know the house by.
+    pub fn card_key(&self) -> &SigningKey {
+        self.retiring.as_ref().unwrap_or(&self.key)
+    }
+
+    /// Whether this is a key of the house's own, old or new.
+    pub fn holds(&self, key: &PublicKey) -> bool {
+        std::iter::once(&self.key).chain(&self.retiring).any(|own| own.public() == *key)
+    }
+
     pub fn address(&self, name: SystemName) -> Address {
         self.domain.system(name)
     }

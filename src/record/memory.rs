@@ -9,12 +9,11 @@
 use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
-    Mandate, MandateState, ObservationRow, OperationRecord, Push, SealRecord, SeenRecord, View,
+    Mandate, MandateState, ObservationRow, OperationRecord, Pin, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;
 use crate::wire::digest::Sha256;
-use crate::wire::key::PublicKey;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -42,7 +41,7 @@ pub struct MemoryView {
     looks: BTreeMap<String, LookRow>,
     observations: BTreeMap<(String, [u8; 32]), ObservationRow>,
     evidence: BTreeMap<String, EvidenceRow>,
-    pins: BTreeMap<String, PublicKey>,
+    pins: BTreeMap<String, Pin>,
     domain_card: BTreeMap<(), Value>,
     events: BTreeMap<u64, (&'static str, Timestamp, String, Value)>,
     counter: u64,
@@ -116,10 +115,6 @@ impl MemoryView {
 
     pub fn evidence(&self, contract: &str) -> Option<&EvidenceRow> {
         self.evidence.get(contract)
-    }
-
-    pub fn pin(&self, domain: &str) -> Option<&PublicKey> {
-        self.pins.get(domain)
     }
 
     pub fn domain_card(&self) -> Option<&Value> {
@@ -264,11 +259,12 @@ impl MemoryView {
                 seen.into_iter().for_each(|key| self.take(undo, |m| &mut m.observations, key));
                 self.take(undo, |m| &mut m.evidence, contract);
             }
-            Change::InsertPin { domain, key, .. } => {
+            Change::InsertPin { domain, key, at } => {
                 if !self.pins.contains_key(&domain) {
-                    self.put(undo, |m| &mut m.pins, domain, key);
+                    self.put(undo, |m| &mut m.pins, domain.clone(), Pin { domain, key, at, next: None });
                 }
             }
+            Change::PutPin(pin) => self.put(undo, |m| &mut m.pins, pin.domain.clone(), pin),
             Change::PutDomainCard(card) => self.put(undo, |m| &mut m.domain_card, (), card),
             Change::Event { name, at, actor, data } => {
                 let order = self.next();
@@ -353,6 +349,10 @@ impl MemoryView {
 impl View for MemoryView {
     fn agent(&self, local: &str) -> Option<AgentRecord> {
         self.agents.get(local).cloned()
+    }
+
+    fn pin(&self, domain: &str) -> Option<Pin> {
+        self.pins.get(domain).cloned()
     }
 
     fn invitation(&self, code: &str) -> Option<Invitation> {

@@ -14,7 +14,7 @@ pub mod mail;
 pub mod memory;
 
 pub use agent::{AgentRecord, Invitation};
-pub use house::{House, Registration, Settings};
+pub use house::{House, Pin, Registration, Settings};
 pub use ledger::{
     AccountPage, Contract, ContractState, Entry, Line, Mandate, MandateState, OperationRecord, SealRecord,
 };
@@ -72,6 +72,8 @@ pub trait View {
     fn mandates_under(&self, id: &str) -> Vec<Mandate>;
     /// Mandates that this account gave or holds, newest first.
     fn mandates_of(&self, account: &str, limit: usize) -> Vec<Mandate>;
+    /// The key that this foreign domain is known by.
+    fn pin(&self, domain: &str) -> Option<Pin>;
     /// The seal that this declarant has on this hash.
     fn seal(&self, sha256: &str, by: &Address) -> Option<SealRecord>;
 }
@@ -160,6 +162,8 @@ pub enum Change {
         key: PublicKey,
         at: Timestamp,
     },
+    /// Inserts or replaces: the operator confirmed the key, or the pinned key's house announced its next one.
+    PutPin(Pin),
     PutDomainCard(Value),
     /// Instrumentation: never content.
     Event {

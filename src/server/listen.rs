@@ -5,6 +5,7 @@
 
 use super::routes::Remote;
 use crate::limits;
+use crate::probe::address::Network;
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
@@ -54,6 +55,7 @@ impl Listener {
         listener: TcpListener,
         tls: Option<Tls>,
         router: Router,
+        proxies: Vec<Network>,
         stopping: CancellationToken,
     ) -> io::Result<Listener> {
         let local = listener.local_addr()?;
@@ -62,6 +64,7 @@ impl Listener {
         let serving = Serving {
             tls,
             router,
+            proxies: proxies.into(),
             stopping: stopping.clone(),
             cut: cut.clone(),
             per_ip: Arc::new(Mutex::new(HashMap::new())),
@@ -89,6 +92,7 @@ impl Listener {
 struct Serving {
     tls: Option<Tls>,
     router: Router,
+    proxies: Arc<[Network]>,
     stopping: CancellationToken,
     cut: CancellationToken,
     per_ip: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -125,8 +129,9 @@ async fn accept(listener: TcpListener, serving: Serving, slots: Arc<Semaphore>) 
 impl Serving {
     async fn connection(self, stream: TcpStream, ip: IpAddr, permit: OwnedSemaphorePermit, counted: Counted) {
         drop(stream.set_nodelay(true));
-        let remote =
-            Remote { ip: ip.to_canonical(), behind_proxy: self.tls.is_none() && ip.to_canonical().is_loopback() };
+        let ip = ip.to_canonical();
+        let beside = self.tls.is_none() && ip.is_loopback();
+        let remote = Remote { ip, behind_proxy: beside || self.trusts(ip), proxies: self.proxies.clone() };
         match &self.tls {
             None => self.serve(stream, remote).await,
             Some(tls) => {
@@ -140,11 +145,15 @@ impl Serving {
         drop((permit, counted));
     }
 
+    fn trusts(&self, ip: IpAddr) -> bool {
+        self.proxies.iter().any(|network| network.contains(ip))
+    }
+
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, remote: Remote) {
         let router = self.router.clone();
         let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(remote);
+            request.extensions_mut().insert(remote.clone());
             router.clone().oneshot(request)
         });
         let mut http = hyper::server::conn::http1::Builder::new();

@@ -10,6 +10,7 @@ mod listen;
 mod mail;
 mod money;
 mod people;
+mod pins;
 mod routes;
 mod talk;
 

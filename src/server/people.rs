@@ -54,6 +54,29 @@ pub async fn revoke(app: &App, call: Call) -> Result<Reply, Refusal> {
     Ok(answered(answer.await?))
 }
 
+/// `POST /agents/:local/profile`: the profile alone.
+pub async fn profile(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let (house, now, local) = (app.doors.house(), app.doors.now(), call.param("local").to_owned());
+    let caller = call.caller()?.card.clone();
+    let answer = decide(&app.doors, &call, move |view, body| {
+        mail::registration::set_profile(&house, view, now, &local, body, &caller)
+    });
+    Ok(answered(answer.await?))
+}
+
+/// `GET /delegations/:local`: the subagents of the caller, those that it revoked too.
+pub async fn delegations(app: &App, call: Call) -> Result<Reply, Refusal> {
+    let caller = call.caller()?;
+    app.doors.spend(caller).await?;
+    let parent = caller.card.clone();
+    let query = move |reader: &crate::store::Reader| {
+        let known = reader.subagents(&parent.address, "", limits::DELEGATIONS_SHOWN_MAX)?;
+        let entries: Vec<Value> = known.iter().map(|sub| mail::cards::delegation_entry(&sub.card, &parent)).collect();
+        Ok(json!({"delegations": entries}))
+    };
+    app.doors.list(query).await
+}
+
 pub async fn invite(app: &App, call: Call) -> Result<Reply, Refusal> {
     let (now, seed) = (app.doors.now(), app.doors.seed()?);
     let answer =

@@ -6,9 +6,10 @@
 
 use super::doors::{Asking, Caller, Doors};
 use super::http::{Held, HeldBody, Keep, Reply, read_body, respond};
-use super::{house, mail, money, people, talk};
+use super::{house, mail, money, people, pins, talk};
 use crate::limits;
 use crate::mail::Answer;
+use crate::probe::address::Network;
 use crate::refusal::{Refusal, Rule};
 use crate::wire::auth::Request as Bound;
 use crate::wire::json;
@@ -94,11 +95,13 @@ pub struct App {
 }
 
 /// Set by the listener on each request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Remote {
     pub ip: IpAddr,
-    /// Plain HTTP from this host: a proxy in front may say for whom it speaks.
+    /// Plain HTTP from this host, or one of the operator's proxies: it may say for whom it speaks.
     pub behind_proxy: bool,
+    /// The proxies that the operator named.
+    pub proxies: Arc<[Network]>,
 }
 
 macro_rules! route {
@@ -128,6 +131,11 @@ pub const TABLE: &[Route] = &[
     route!("GET" "/agents", None, body 0, MINUTE, None => people::directory),
     route!("POST" "/agents", Open, body SMALL, Keep::No, None => people::register),
     route!("GET" "/agents/{local}", Asker, body 0, MINUTE, None => people::card),
+    route!("POST" "/agents/{local}/profile", Agent, body SMALL, Keep::No, None => people::profile),
+    route!("GET" "/delegations/{local}", Owner, body 0, Keep::No, None => people::delegations),
+    route!("GET" "/pins", House, body 0, Keep::No, None => pins::listing),
+    route!("GET" "/pins/{domain}", House, body 0, Keep::No, None => pins::shown),
+    route!("POST" "/pins/{domain}", House, body SMALL, Keep::No, None => pins::confirm),
     route!("POST" "/agents/{local}/revoke", HouseOrAgent, body SMALL, Keep::No, None => people::revoke),
     route!("GET" "/agents/{local}/presence", Asker, body 0, Keep::No, Some("presence") => people::presence),
     route!("GET" "/resolve/{address}", Asker, body 0, Keep::No, Some("resolve") => people::resolve),
@@ -203,7 +211,7 @@ async fn serve(app: Arc<App>, path: &'static str, request: Request) -> Response 
         let refusal = if NAMES_ITS_METHODS.contains(&path) { wrong_method() } else { unknown_route() };
         return refused(&refusal, &head.method, &head.headers);
     };
-    let remote = head.extensions.get::<Remote>().copied();
+    let remote = head.extensions.get::<Remote>().cloned();
     let ip = asking_ip(remote, &head.headers);
     let raw_path = head.uri.path();
     let params = parameters(route.path, raw_path);
@@ -319,15 +327,24 @@ fn decode_segment(raw: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The address that limits are counted for. Only a proxy on this very host is believed when it names another.
+/// The address that limits are counted for. Each proxy appends whom it was asked by, so the list is read from its end:
+/// the first that is not a proxy of the operator's is the one who asks. What a stranger wrote before it counts nothing.
 fn asking_ip(remote: Option<Remote>, headers: &HeaderMap) -> IpAddr {
     let Some(remote) = remote else { return IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED) };
     if !remote.behind_proxy {
         return remote.ip;
     }
-    let named = headers.get_all("x-forwarded-for").iter().next_back().and_then(|value| value.to_str().ok());
-    let last = named.and_then(|list| list.rsplit(',').next()).map(str::trim);
-    last.and_then(|text| text.parse().ok()).unwrap_or(remote.ip)
+    let named = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let hops: Vec<&str> = named.flat_map(|list| list.split(',')).map(str::trim).collect();
+    let mut asking = remote.ip;
+    for hop in hops.into_iter().rev().take(limits::PROXY_HOPS_MAX) {
+        let Ok(ip) = hop.parse::<IpAddr>() else { break };
+        asking = ip.to_canonical();
+        if !remote.proxies.iter().any(|network| network.contains(asking)) {
+            break;
+        }
+    }
+    asking
 }
 
 /// Paths of which the protocol says that a wrong method is called wrong.
@@ -397,14 +414,27 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_on_this_host_names_another_address() {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-forwarded-for", "198.51.100.1, 203.0.113.9".parse().expect("value"));
-        let ip: IpAddr = "127.0.0.1".parse().expect("ip");
-        let named = asking_ip(Some(Remote { ip, behind_proxy: true }), &headers);
-        assert_eq!(named.to_string(), "203.0.113.9");
-        assert_eq!(asking_ip(Some(Remote { ip, behind_proxy: false }), &headers), ip);
-        headers.insert("x-forwarded-for", "nonsense".parse().expect("value"));
-        assert_eq!(asking_ip(Some(Remote { ip, behind_proxy: true }), &headers), ip);
+    fn only_proxies_of_the_operator_name_another_address() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("ip");
+        let network = |text: &str| Network::parse(text).expect("network");
+        let from = |remote: &str, behind_proxy: bool, proxies: &[Network], lists: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for list in lists {
+                headers.append("x-forwarded-for", list.parse().expect("value"));
+            }
+            asking_ip(Some(Remote { ip: ip(remote), behind_proxy, proxies: proxies.into() }), &headers).to_string()
+        };
+        let list = ["198.51.100.1, 203.0.113.9"];
+        assert_eq!(from("127.0.0.1", true, &[], &list), "203.0.113.9");
+        assert_eq!(from("192.0.2.7", false, &[], &list), "192.0.2.7", "a stranger speaks for itself");
+        assert_eq!(from("127.0.0.1", true, &[], &["nonsense"]), "127.0.0.1");
+        assert_eq!(from("127.0.0.1", true, &[], &[]), "127.0.0.1");
+        let proxies = [network("10.0.0.0/8"), network("203.0.113.9/32")];
+        assert_eq!(from("10.0.0.2", true, &proxies, &list), "198.51.100.1", "behind two proxies of the operator's");
+        assert_eq!(from("10.0.0.2", true, &proxies, &["198.51.100.1", "10.1.1.1"]), "198.51.100.1");
+        assert_eq!(from("10.0.0.2", true, &proxies, &["10.9.9.9, 192.0.2.1, 10.1.1.1"]), "192.0.2.1");
+        assert_eq!(from("10.0.0.2", true, &proxies, &["198.51.100.1, nonsense, 10.1.1.1"]), "10.1.1.1");
+        let long = ["10.1.1.1"; limits::PROXY_HOPS_MAX + 1].join(",");
+        assert_eq!(from("10.0.0.2", true, &proxies, &[&format!("192.0.2.1,{long}")]), "10.1.1.1");
     }
 }

@@ -6,7 +6,7 @@ use crate::record::house::OnUndecided;
 use crate::record::memory::MemoryView;
 use crate::record::{
     AccountPage, AgentRecord, Change, Contract, ContractState, Entry, House, Invitation, Job, LookRow, MailRecord,
-    Mandate, OperationRecord, SealRecord, SeenRecord, View,
+    Mandate, OperationRecord, Pin, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;
@@ -169,6 +169,10 @@ impl View for Lens<'_> {
 
     fn invitation(&self, code: &str) -> Option<Invitation> {
         self.view.invitation(code)
+    }
+
+    fn pin(&self, domain: &str) -> Option<Pin> {
+        self.view.pin(domain)
     }
 
     fn seen(&self, from: &Address, id: &str) -> Option<SeenRecord> {

@@ -80,6 +80,7 @@ impl Cast {
             public_url: format!("https://mail.{domain}"),
             host: format!("mail.{domain}"),
             key: self.house_keys[house & 1].clone(),
+            retiring: None,
             settings,
         })
     }

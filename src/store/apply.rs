@@ -9,7 +9,7 @@ use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
 use crate::mail::talk;
 use crate::record::{
-    AgentRecord, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, Push,
+    AgentRecord, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, Pin, Push,
     SeenRecord,
 };
 use crate::time::Timestamp;
@@ -72,6 +72,10 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
         Change::ForgetEvidence { contract } => forget_evidence(rows, contract),
         Change::InsertPin { domain, key, at } => {
             rows.exec(sql::INSERT_PIN, params![domain, key.kid(), at.millis()]).map(drop)
+        }
+        Change::PutPin(Pin { domain, key, at, next }) => {
+            let next = next.map(|next| next.kid());
+            rows.exec(sql::PUT_PIN, params![domain, key.kid(), at.millis(), next]).map(drop)
         }
         Change::PutDomainCard(doc) => put_domain_card(rows, doc),
         Change::Event { name, at, actor, data } => {

@@ -21,7 +21,7 @@ mod schema;
 pub mod sql;
 mod writer;
 
-pub use reader::{Counts, DirectoryQuery, EventRow, MailFilter, PinRow, Reader};
+pub use reader::{Counts, DirectoryQuery, EventRow, MailFilter, Reader};
 pub use schema::Settings;
 
 use crate::limits;

@@ -7,12 +7,11 @@ use super::{StoreError, apply, schema, sql};
 use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
-    Mandate, ObservationRow, OperationRecord, SealRecord, SeenRecord, View,
+    Mandate, ObservationRow, OperationRecord, Pin, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;
 use crate::wire::digest::Sha256;
-use crate::wire::key::PublicKey;
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,13 +52,6 @@ pub struct Counts {
     pub agents: u64,
     /// Jobs of the sending queue that are not finished.
     pub queue: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinRow {
-    pub domain: String,
-    pub key: PublicKey,
-    pub at: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -132,15 +124,23 @@ impl Reader<'_> {
         self.0.many(sql::INVITATIONS, params![i64::MAX, bound(limit)], rows::invitation)
     }
 
-    pub fn pin(&self, domain: &str) -> Result<Option<PublicKey>, StoreError> {
-        self.0.one(sql::PIN, [domain], |row| key(&row.get::<_, String>(0)?))
+    pub fn pinned(&self, domain: &str) -> Result<Option<Pin>, StoreError> {
+        self.0.one(sql::PIN, [domain], rows::pin)
     }
 
     /// By domain, after the one named.
-    pub fn pins(&self, after: &str, limit: usize) -> Result<Vec<PinRow>, StoreError> {
-        self.0.many(sql::PINS, params![after, bound(limit)], |row| {
-            Ok(PinRow { domain: row.get(0)?, key: key(&row.get::<_, String>(1)?)?, at: rows::instant(row, 2)? })
-        })
+    pub fn pins(&self, after: &str, limit: usize) -> Result<Vec<Pin>, StoreError> {
+        self.0.many(sql::PINS, params![after, bound(limit)], rows::pin)
+    }
+
+    /// Every agent, by name, after the one named.
+    pub fn agents_after(&self, after: &str, limit: usize) -> Result<Vec<AgentRecord>, StoreError> {
+        self.0.many(sql::AGENTS_AFTER, params![after, bound(limit)], rows::agent)
+    }
+
+    /// Those whose card says that this agent delegated it, revoked ones too, by name.
+    pub fn subagents(&self, parent: &Address, after: &str, limit: usize) -> Result<Vec<AgentRecord>, StoreError> {
+        self.0.many(sql::SUBAGENTS, params![parent.as_str(), after, bound(limit)], rows::agent)
     }
 
     /// Every seal on this hash, the oldest first.
@@ -268,6 +268,10 @@ impl View for Reader<'_> {
     fn agent(&self, local: &str) -> Option<AgentRecord> {
         self.0.agent(local)
     }
+    fn pin(&self, domain: &str) -> Option<Pin> {
+        self.0.pin(domain)
+    }
+
     fn invitation(&self, code: &str) -> Option<Invitation> {
         self.0.invitation(code)
     }
@@ -402,8 +406,4 @@ fn placed(row: &Row<'_>) -> Result<((i64, i64), MailRecord), StoreError> {
 fn hash(row: &Row<'_>, column: usize) -> Result<Sha256, StoreError> {
     let text: String = row.get(column)?;
     Sha256::parse(&text).ok_or_else(|| StoreError::Bug(format!("{text} is not a stored hash")))
-}
-
-fn key(kid: &str) -> Result<PublicKey, StoreError> {
-    PublicKey::parse(kid).map_err(|_| StoreError::Bug("a stored pin cannot be read".to_owned()))
 }

@@ -7,11 +7,12 @@ use super::{StoreError, sql};
 use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
-    Push, SealRecord, SeenRecord, View,
+    Pin, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Local};
 use crate::wire::card::AgentCard;
+use crate::wire::key::PublicKey;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use serde::de::DeserializeOwned;
@@ -127,6 +128,10 @@ impl<'c> Rows<'c> {
 impl View for Rows<'_> {
     fn agent(&self, local: &str) -> Option<AgentRecord> {
         self.latch(|| self.one(sql::AGENT, [local], agent))
+    }
+
+    fn pin(&self, domain: &str) -> Option<Pin> {
+        self.latch(|| self.one(sql::PIN, [domain], pin))
     }
 
     fn invitation(&self, code: &str) -> Option<Invitation> {
@@ -277,6 +282,20 @@ fn nothing() -> AccountPage {
 /// A limit as SQLite takes it.
 pub fn bound(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+pub fn pin(row: &Row<'_>) -> Result<Pin, StoreError> {
+    let next = row.get::<_, Option<String>>(3)?;
+    Ok(Pin {
+        domain: row.get(0)?,
+        key: key(&row.get::<_, String>(1)?)?,
+        at: instant(row, 2)?,
+        next: next.as_deref().map(key).transpose()?,
+    })
+}
+
+fn key(kid: &str) -> Result<PublicKey, StoreError> {
+    PublicKey::parse(kid).map_err(|_| StoreError::Bug("a stored pin cannot be read".to_owned()))
 }
 
 pub fn agent(row: &Row<'_>) -> Result<AgentRecord, StoreError> {

@@ -410,6 +410,11 @@ CREATE TABLE event_count (name TEXT NOT NULL PRIMARY KEY, n INTEGER NOT NULL) ST
 INSERT INTO event_count SELECT name, count(*) FROM event GROUP BY name;
 CREATE INDEX event_at ON event (at, seq);
 ",
+    "
+CREATE INDEX agent_delegated ON agent (json_extract(card, '$.delegation.by'), local)
+    WHERE json_extract(card, '$.delegation.by') IS NOT NULL;
+ALTER TABLE pin ADD COLUMN next TEXT;
+",
 ];
 
 #[cfg(test)]

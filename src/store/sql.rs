@@ -35,6 +35,10 @@ statements! {
 
     // agents
     AGENT = "SELECT local, card, webhook, notify_email, registered_via, system, created FROM agent WHERE local = ?1";
+    AGENTS_AFTER = "SELECT local, card, webhook, notify_email, registered_via, system, created FROM agent
+        WHERE local > ?1 ORDER BY local LIMIT ?2";
+    SUBAGENTS = "SELECT local, card, webhook, notify_email, registered_via, system, created FROM agent
+        WHERE json_extract(card, '$.delegation.by') = ?1 AND local > ?2 ORDER BY local LIMIT ?3";
     INSERT_AGENT = "INSERT INTO agent
         (local, card, webhook, notify_email, registered_via, system, created, listed, words)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
@@ -253,9 +257,11 @@ statements! {
     INSERT_OPERATION = "INSERT INTO operation (sender, id, sha256, at, result) VALUES (?1, ?2, ?3, ?4, ?5)";
 
     // pins and events
-    PIN = "SELECT key FROM pin WHERE domain = ?1";
-    PINS = "SELECT domain, key, at FROM pin WHERE domain > ?1 ORDER BY domain LIMIT ?2";
+    PIN = "SELECT domain, key, at, next FROM pin WHERE domain = ?1";
+    PINS = "SELECT domain, key, at, next FROM pin WHERE domain > ?1 ORDER BY domain LIMIT ?2";
     INSERT_PIN = "INSERT INTO pin (domain, key, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    PUT_PIN = "INSERT INTO pin (domain, key, at, next) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT DO UPDATE SET key = excluded.key, at = excluded.at, next = excluded.next";
     COUNT_EVENT = "INSERT INTO event_count (name, n) VALUES (?1, 1) ON CONFLICT DO UPDATE SET n = n + 1 RETURNING n";
     INSERT_EVENT = "INSERT INTO event (name, at, actor, data, nth) VALUES (?1, ?2, ?3, ?4, ?5)";
     EVENT_COUNTS = "SELECT name, n FROM event_count WHERE name > ?1 ORDER BY name LIMIT ?2";

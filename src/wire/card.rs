@@ -22,6 +22,7 @@ pub struct DomainCard {
     pub keys: Vec<PublicKey>,
     /// Everything that leaves this domain is sealed.
     pub outbound_sealed: bool,
+    signer: PublicKey,
     doc: Value,
 }
 
@@ -59,7 +60,8 @@ impl DomainCard {
         }
         let policy = doc.get("policy");
         let outbound_sealed = policy.and_then(|p| p.get("outbound")).and_then(Value::as_str) == Some("sealed");
-        Ok(DomainCard { domain: expected.clone(), estafeta, keys, outbound_sealed, doc })
+        let signer = *signer;
+        Ok(DomainCard { domain: expected.clone(), estafeta, keys, outbound_sealed, signer, doc })
     }
 
     pub fn doc(&self) -> &Value {
@@ -69,6 +71,16 @@ impl DomainCard {
     pub fn active_key(&self) -> &PublicKey {
         // `verify` admits no card without a key.
         &self.keys[0]
+    }
+
+    /// The key that signed the card, which is how others know the domain.
+    pub fn signer(&self) -> &PublicKey {
+        &self.signer
+    }
+
+    /// The key that the domain is changing to: active already, and vouched for by the signer.
+    pub fn announced(&self) -> Option<&PublicKey> {
+        Some(self.active_key()).filter(|key| *key != &self.signer)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct TestHouse {
     pub domain: Domain,
     pub url: String,
     pub key: SigningKey,
+    /// The key before, while the house changes its key.
+    pub retiring: Option<SigningKey>,
     pub hosts: BTreeMap<Domain, HostOverride>,
     pub settings: Settings,
     pub running: Option<Running>,
@@ -53,6 +55,7 @@ impl TestHouse {
             domain: Domain::parse(domain).expect("domain"),
             url: format!("http://{at}"),
             key: SigningKey::from_seed([seed; 32]),
+            retiring: None,
             hosts: BTreeMap::new(),
             settings,
             running: None,
@@ -97,6 +100,7 @@ impl TestHouse {
             public_url: self.url.clone(),
             host: self.host(),
             key: self.key.clone(),
+            retiring: self.retiring.clone(),
             settings: self.settings.clone(),
         };
         let mut options = ServeOptions::new(house, Listen::At(self.at), self.dir.path().join("store.db"));

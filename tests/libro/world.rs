@@ -52,6 +52,7 @@ impl World {
             public_url: "https://mail.a.example".into(),
             host: "mail.a.example".into(),
             key: SigningKey::from_seed([9; 32]),
+            retiring: None,
             settings: Settings::default(),
         };
         let mut world = World {

@@ -92,6 +92,7 @@ impl TestHouse {
             public_url: self.url.clone(),
             host: format!("127.0.0.1:{}", self.port),
             key: self.key.clone(),
+            retiring: None,
             settings,
         };
         let at = SocketAddr::from(([127, 0, 0, 1], self.port));

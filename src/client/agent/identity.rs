@@ -15,6 +15,8 @@ pub struct Identity {
     pub house: String,
     /// The key that the house's domain card was first seen with; from then on the only one believed.
     pub house_key: Option<PublicKey>,
+    /// The key that a card of `house_key` announced: believed in its place once it signs.
+    pub next_house_key: Option<PublicKey>,
     pub sig: SigningKey,
     pub enc: Option<Sealing>,
 }
@@ -33,7 +35,7 @@ impl Identity {
     /// A new identity from two seeds that nobody else knows.
     pub fn from_seeds(address: Address, house: String, sig: [u8; 32], enc: [u8; 32]) -> Identity {
         let (sig, enc) = (SigningKey::from_seed(sig), Some(Sealing(SealKey::from_seed(enc))));
-        Identity { address, house, house_key: None, sig, enc }
+        Identity { address, house, house_key: None, next_house_key: None, sig, enc }
     }
 
     /// The document to keep; it holds the private keys.
@@ -43,6 +45,7 @@ impl Identity {
             "address": self.address,
             "house": self.house,
             "house_key": self.house_key.map(|key| key.kid()),
+            "next_house_key": self.next_house_key.map(|key| key.kid()),
             "sig": self.sig.secret_text().as_str(),
             "enc": self.enc.as_ref().map(|enc| enc.0.secret_text().to_string()),
         });
@@ -59,6 +62,7 @@ impl Identity {
         let address = Address::parse(field("address").ok_or_else(|| bad("it has no address"))?)?;
         let house = field("house").ok_or_else(|| bad("it has no house"))?.trim_end_matches('/').to_owned();
         let house_key = field("house_key").map(PublicKey::parse).transpose()?;
+        let next_house_key = field("next_house_key").map(PublicKey::parse).transpose()?;
         let sig = field("sig").and_then(SigningKey::parse).ok_or_else(|| bad("its sig is not a private key"))?;
         let enc = match doc.get("enc") {
             None | Some(Value::Null) => None,
@@ -67,7 +71,7 @@ impl Identity {
                 Some(Sealing(key))
             }
         };
-        Ok(Identity { address, house, house_key, sig, enc })
+        Ok(Identity { address, house, house_key, next_house_key, sig, enc })
     }
 }
 

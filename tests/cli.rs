@@ -11,6 +11,8 @@ mod flows;
 mod house;
 #[path = "cli/lost.rs"]
 mod lost;
+#[path = "cli/people.rs"]
+mod people;
 #[path = "cli/site.rs"]
 mod site;
 #[path = "cli/talks.rs"]

@@ -327,6 +327,7 @@ impl TxtLookup for Told {
     }
 }
 
+/// Incident 16: an outage of DNS must not weaken the anchor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trouble_in_discovery_is_transient_and_anchors_nothing() {
     let key = SigningKey::from_seed([3; 32]).public();

@@ -203,3 +203,17 @@ fn a_refund_for_want_of_an_answer_needs_a_page_to_compare_with() {
     assert_eq!(config.arbiter.on_undecided_at_expiry, OnUndecided::Refund);
     assert_eq!(config.arbiter.control_url.as_deref(), Some("https://a.example/up"));
 }
+
+#[test]
+fn proxies_are_networks_and_a_promise_to_seal_is_a_word() {
+    let of = |text: &str| read_text(&format!("domain = \"mar.example\"\n{text}"));
+    assert!(minimal().trusted_proxies.is_empty() && !minimal().mail.outbound_sealed);
+    let config = of("trusted_proxies = [\"10.0.0.7/32\", \"2001:db8::/32\"]").expect("networks");
+    assert_eq!(config.trusted_proxies.len(), 2);
+    assert!(of("trusted_proxies = [\"anywhere\"]").is_err());
+    let many = |n: usize| format!("trusted_proxies = [{}]", vec!["\"10.0.0.7\""; n].join(", "));
+    assert!(of(&many(limits::TRUSTED_PROXIES_MAX)).is_ok());
+    assert!(of(&many(limits::TRUSTED_PROXIES_MAX + 1)).is_err());
+    assert!(of("[mail]\noutbound = \"sealed\"").expect("sealed").mail.outbound_sealed);
+    assert!(of("[mail]\noutbound = \"open\"").is_err());
+}

@@ -141,6 +141,7 @@ fn absent_secret_and_ended_recipients_answer_alike() {
     assert_eq!(world.arrive(friend).code, 202);
 }
 
+/// Incident 38: a repetition after a partial delivery must not reach anybody twice.
 #[test]
 fn some_accepted_some_rejected_and_the_retry_reaches_the_rest() {
     let mut world = open();
@@ -170,6 +171,7 @@ fn a_recipient_named_twice_counts_once() {
     assert_eq!(world.view.balance(LEO), 95);
 }
 
+/// Incident 19: the promise to seal was looked at after the stamp, and skipped where mail is paid for.
 #[test]
 fn blocked_first_then_the_promise_of_the_domain_then_the_policy() {
     for entry in [LEO, "b.example"] {

@@ -264,6 +264,7 @@ mod tests {
         world.mailbox(local).into_iter().map(|mail| mail.envelope).collect()
     }
 
+    /// Incident 25: a success without a usable body counted as a delivery.
     #[test]
     fn only_a_house_that_names_recipients_has_answered() {
         let failed = |status: u16, body: Value| match judge_answer(status, &body) {
@@ -316,6 +317,7 @@ mod tests {
         assert_eq!(body["reason"], "rejected (403): because");
     }
 
+    /// Incident 26: a recipient missing from the answer counted as delivered.
     #[test]
     fn what_is_not_mentioned_is_tried_again_and_codes_decide_the_rest() {
         for (code, again) in [

@@ -149,6 +149,7 @@ fn invite(world: &mut World, body: Value) -> String {
     answer.body["code"].as_str().expect("code").to_owned()
 }
 
+/// Incident 2: read, check and write let one code register many.
 #[test]
 fn an_invitation_is_spent_once_and_never_by_a_rejected_registration() {
     let mut world = mode(Registration::Invite);
@@ -170,6 +171,7 @@ fn an_invitation_is_spent_once_and_never_by_a_rejected_registration() {
     is(&by_oneself(&mut world, "pedro", json!({"invite": code})), Rule::InvitationInvalid);
 }
 
+/// Incident 3: two registrations of one name at once split the key and paid the gift twice.
 #[test]
 fn two_registrations_decided_at_once_cannot_share_a_name_or_an_invitation() {
     let mut world = mode(Registration::Invite);
@@ -491,6 +493,7 @@ fn revoke(world: &mut World, local: &str, by: &Authority) -> Answer {
     world.keep(decided)
 }
 
+/// Incident 14: a revoked key would return through the days of grace.
 #[test]
 fn revoking_ends_a_subagent_and_its_keys_for_good() {
     let mut world = World::new();
@@ -651,6 +654,7 @@ fn only_owner_and_parent_edit_a_profile() {
     is(&edit(&mut world, "alicia", "alicia", priced), Rule::BadField);
 }
 
+/// Incident 1: a path in place of a name read the house's own files.
 #[test]
 fn local_names_never_reach_a_record_unchecked() {
     let world = World::new();

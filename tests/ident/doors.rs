@@ -194,3 +194,17 @@ async fn a_secret_name_among_others_is_rejected_as_an_absent_one() {
     };
     assert_eq!(of("oculta1@mar.example"), of("ausente@mar.example"));
 }
+
+/// Incidents 1, 49 and 51: a path in place of a name, an escape that decodes to nothing, a HEAD.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_are_none_are_absent_and_a_head_is_an_answer_without_a_body() {
+    let house = TestHouse::started("mar.example", 86).await;
+    house.agent("anamar", json!({})).await;
+    let absent = plain(&ask(&house, "GET", "/agents/ausente", &[], "").await, "ausente");
+    for name in ["..%2Fdomain", "%E0%A4%A", "..%2f..%2fstore.db", "%00", "g.", "-x"] {
+        assert_eq!(plain(&ask(&house, "GET", &format!("/agents/{name}"), &[], "").await, name), absent, "{name}");
+    }
+    let head = ask(&house, "HEAD", "/agents/anamar", &[], "").await;
+    assert_eq!(status(&head), 200);
+    assert_eq!(head.split("\r\n\r\n").nth(1), Some(""), "{head}");
+}

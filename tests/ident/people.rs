@@ -130,7 +130,7 @@ async fn delegations_are_listed_for_their_parent_and_end_at_once_at_every_door()
     assert_eq!(mike.post("/agents/mike/revoke", &json!({})).await.0, 404);
 }
 
-/// Incident 14, and what a subagent sees of a secret parent by its card and not by its name.
+/// Incident 7: a suffix looked like a delegation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dot_in_a_name_is_a_delegation_and_nothing_else() {
     let house = TestHouse::started("mar.example", 105).await;

@@ -201,16 +201,23 @@ impl Doors {
         if !foreign && !self.house().is_mine(&token.address) {
             return Err(denied(format!("{} does not belong to this house", token.address)));
         }
-        let card = self.resolver.agent(&token.address, None).await.map_err(|refusal| match refusal.rule {
-            // Not the caller's fault, and not to be taken for a wrong credential.
-            Rule::StoreUnavailable => refusal,
-            _ => denied(refusal.reason),
-        })?;
         let now = self.now();
+        let card = match self.resolver.agent(&token.address, None).await {
+            Ok(card) => card,
+            // Not the caller's fault, and not to be taken for a wrong credential.
+            Err(refusal) if refusal.rule == Rule::StoreUnavailable => return Err(refusal),
+            Err(refusal) if !self.house().is_mine(&token.address) => return Err(denied(refusal.reason)),
+            Err(refusal) => {
+                // A name that is not here is denied as a key that is not its own, after the same checks: whoever tries
+                // names with keys of its own does not learn which of them exist.
+                let nobodys = self.house().key.public();
+                return Err(token.check(&nobodys, request, now).err().unwrap_or_else(|| denied(refusal.reason)));
+            }
+        };
+        token.check(&card.sig, request, now)?;
         if card.ended(now) {
             return Err(denied(format!("{} was revoked or has expired", token.address)));
         }
-        token.check(&card.sig, request, now)?;
         Ok(Caller { card, nonce: token.nonce_key(), at: now })
     }
 

@@ -131,12 +131,18 @@ async fn every_route_answers_for_a_secret_name_what_it_answers_for_an_absent_one
                 let asked = OnBehalf::header(&rio.domain, &rio.key, &foreign.address, &mar.domain, now());
                 vec![format!("x-nyx5-for: {asked}")]
             }
+            "impostor" => {
+                // The name itself is claimed, with a key that is not its own.
+                let name = if path.contains(secret) { secret } else { absent };
+                let impostor = TestAgent { key: stranger.key.clone(), ..mar.unregistered(name) };
+                vec![format!("authorization: {}", impostor.token(method, path, &nonce()))]
+            }
             _ => vec!["authorization: Nyx5 bm90.YQ".to_owned()],
         }
     };
     let mut compared = 0;
     for route in TABLE.iter().filter(|route| route.path.contains("{local}") || route.path.contains("{address}")) {
-        for who in ["nobody", "stranger", "foreign", "house", "garbage"] {
+        for who in ["nobody", "stranger", "foreign", "house", "impostor", "garbage"] {
             let mut answers = Vec::new();
             for name in [secret, absent] {
                 let path = filled(route, name, "mar.example");

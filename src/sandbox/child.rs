@@ -201,7 +201,7 @@ fn restricted(
     }
     determinism(plan, &mut canaries)?;
     limits_set(plan, &mut canaries)?;
-    open_descriptors(&mut canaries);
+    open_descriptors(plan, &mut canaries)?;
     canary::objection(&canaries)?;
     let interfaces = interfaces().map_err(Refused::io("network", "interfaces"))?;
     let lonely = interfaces == ["lo"];
@@ -358,15 +358,15 @@ pub fn wanted_limits(plan: &Plan) -> Vec<(&'static str, u32, u64)> {
     out
 }
 
-fn open_descriptors(canaries: &mut Vec<Canary>) {
-    // Not allocating a descriptor to look with, so that the look finds only what is there.
-    let open: Vec<String> = (REPORT_FD + 1..DESCRIPTORS_LOOKED)
-        .filter(|fd| *fd != PROGRAM_FD && sys::is_open(*fd))
-        .map(|fd| fd.to_string())
-        .collect();
+fn open_descriptors(plan: &Plan, canaries: &mut Vec<Canary>) -> Result<(), Refused> {
+    let at_once = usize::try_from(plan.policy.open_files).unwrap_or(usize::MAX);
+    let open = sys::open_among(REPORT_FD + 1..DESCRIPTORS_LOOKED, at_once);
+    let open = open.map_err(Refused::io("descriptors", "poll"))?;
+    let open: Vec<String> = open.iter().filter(|fd| **fd != PROGRAM_FD).map(RawFd::to_string).collect();
     let ok = open.is_empty();
     let seen = if ok { "none".to_owned() } else { open.join(" ") };
     canaries.push(Canary::fact("descriptors.none", "descriptors", String::new(), seen, ok));
+    Ok(())
 }
 
 fn interfaces() -> io::Result<Vec<String>> {

@@ -13,6 +13,7 @@
 mod canary;
 mod child;
 mod facts;
+mod filter;
 mod group;
 mod inputs;
 mod launcher;

@@ -3,6 +3,7 @@
 //!
 //! Landlock is never the reason for which "no network" is claimed: its rules for TCP have holes (fast open, multipath).
 
+use super::filter::{self, Answer, Table};
 use super::plan::{FilterFacts, LandlockFacts, Plan, Refused, Step};
 use super::sys;
 use crate::wire::Sha256;
@@ -10,10 +11,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
-};
-use std::collections::BTreeMap;
+use seccompiler::{BpfProgram, TargetArch};
 
 /// Restricts file, device, network, signal and abstract socket access of this process and all it will start.
 pub fn landlock(plan: &Plan, trees: &[String]) -> Result<LandlockFacts, Refused> {
@@ -61,15 +59,19 @@ pub fn landlock(plan: &Plan, trees: &[String]) -> Result<LandlockFacts, Refused>
 
 /// The filters in the order in which they must be loaded: the later ones would forbid loading.
 pub fn filters(plan: &Plan) -> Result<Vec<BpfProgram>, Refused> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|e| Refused::new("seccomp", e.to_string()))?;
+    let arch = audit(arch);
+    let all = |calls: &[i64], answer: &Answer| -> Table { each_of(calls).map(|n| (n, answer.clone())).collect() };
+    let errno = |number: i32| Answer::Errno(number.unsigned_abs());
     let mut out = Vec::new();
     if plan.keeps(Step::SeccompMarker) {
-        out.push(program(only(&[MARKER]), SeccompAction::Allow, SeccompAction::Errno(libc::ENOTUNIQ as u32))?);
+        out.push(filter::program(arch, &all(&[MARKER], &errno(libc::ENOTUNIQ)), &Answer::Allow));
     }
     if plan.keeps(Step::SeccompAbsent) {
-        out.push(program(only(ABSENT), SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?);
+        out.push(filter::program(arch, &all(ABSENT, &errno(libc::ENOSYS)), &Answer::Allow));
     }
     if plan.keeps(Step::SeccompAllowList) {
-        out.push(program(allowed(plan)?, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?);
+        out.push(filter::program(arch, &allowed(plan), &errno(libc::EPERM)));
     }
     Ok(out)
 }
@@ -125,52 +127,43 @@ fn grants(plan: &Plan, trees: &[String], abi: ABI) -> Vec<(String, BitFlags<Acce
     out
 }
 
-fn program(
-    rules: BTreeMap<i64, Vec<SeccompRule>>,
-    otherwise: SeccompAction,
-    listed: SeccompAction,
-) -> Result<BpfProgram, Refused> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|e| Refused::new("seccomp", e.to_string()))?;
-    SeccompFilter::new(rules, otherwise, listed, arch)
-        .and_then(BpfProgram::try_from)
-        .map_err(|e| Refused::new("seccomp", format!("a filter cannot be compiled: {e}")))
+fn each_of(calls: &[i64]) -> impl Iterator<Item = u32> {
+    calls.iter().filter_map(|call| u32::try_from(*call).ok())
 }
 
-fn only(calls: &[i64]) -> BTreeMap<i64, Vec<SeccompRule>> {
-    calls.iter().map(|call| (*call, Vec::new())).collect()
+/// By what number the kernel calls an architecture in front of a filter.
+const fn audit(arch: TargetArch) -> u32 {
+    match arch {
+        TargetArch::x86_64 => 0xc000_003e,
+        TargetArch::aarch64 => 0xc000_00b7,
+        TargetArch::riscv64 => 0xc000_00f3,
+    }
 }
 
-fn allowed(plan: &Plan) -> Result<BTreeMap<i64, Vec<SeccompRule>>, Refused> {
-    let mut rules = only(ALLOWED);
-    rules.extend(only(ALLOWED_HERE));
-    // The other two filters answer for these; they stand in front of this one for good.
-    rules.extend(only(ABSENT));
-    rules.insert(MARKER, Vec::new());
-    rules.insert(libc::SYS_ioctl, each(1, IOCTLS)?);
-    rules.insert(libc::SYS_prctl, each(0, PRCTLS)?);
-    // Own limits only.
-    rules.insert(libc::SYS_prlimit64, each(0, &[0])?);
-    rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(NEW_NAMESPACES), 0)?]);
+fn allowed(plan: &Plan) -> Table {
+    // The other two filters answer for the last two lists; they stand in front of this one for good.
+    let mut lists = vec![ALLOWED, ALLOWED_HERE, ABSENT, &[MARKER]];
     if plan.policy.set_modes {
-        rules.extend(only(MODES));
-        rules.extend(only(MODES_HERE));
+        lists.extend([MODES, MODES_HERE]);
     }
     if plan.policy.socketpair {
-        rules.extend(only(TALK));
-        rules.insert(libc::SYS_socketpair, each(0, &[libc::AF_UNIX as u64])?);
+        lists.push(TALK);
     }
-    Ok(rules)
-}
-
-fn each(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, Refused> {
-    values.iter().map(|value| rule(argument, SeccompCmpOp::Eq, *value)).collect()
-}
-
-/// Compares the low half only: that is all the kernel looks at where these arguments are 32 bits wide.
-fn rule(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, Refused> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
-        .and_then(|condition| SeccompRule::new(vec![condition]))
-        .map_err(|e| Refused::new("seccomp", format!("a rule cannot be made: {e}")))
+    let mut table: Table = lists.into_iter().flat_map(each_of).map(|number| (number, Answer::Allow)).collect();
+    // The low half only: that is all the kernel looks at where these arguments are 32 bits wide.
+    let any = |argument: u8, values: &[u32]| Answer::AnyOf { argument, values: values.to_vec() };
+    let mut some = vec![
+        (libc::SYS_ioctl, any(1, IOCTLS)),
+        (libc::SYS_prctl, any(0, PRCTLS)),
+        // Own limits only.
+        (libc::SYS_prlimit64, any(0, &[0])),
+        (libc::SYS_clone, Answer::NoneOf { argument: 0, bits: NEW_NAMESPACES }),
+    ];
+    if plan.policy.socketpair {
+        some.push((libc::SYS_socketpair, any(0, &[libc::AF_UNIX.unsigned_abs()])));
+    }
+    table.extend(some.into_iter().filter_map(|(call, answer)| Some((u32::try_from(call).ok()?, answer))));
+    table
 }
 
 /// Scopes, which the confinement of signals needs, came with version 6.
@@ -179,29 +172,29 @@ const ABI_MIN: i32 = 6;
 const ABI_KNOWN: i32 = 10;
 /// Answers with an errno that no path of the kernel gives for it: the filter is alive.
 const MARKER: i64 = libc::SYS_getitimer;
-const NEW_NAMESPACES: u64 = (libc::CLONE_NEWUSER
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP) as u64;
+    | libc::CLONE_NEWCGROUP) as u32;
 /// Calls whose absence libraries know how to live with. clone3 hides its flags from a filter.
 const ABSENT: &[i64] =
     &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_pidfd_open, libc::SYS_futex_waitv, libc::SYS_epoll_pwait2];
-const IOCTLS: &[u64] = &[0x5401, 0x802c_542a, 0x5413, 0x541b, 0x5421, 0x5450, 0x5451];
-const PRCTLS: &[u64] = &[
-    libc::PR_SET_NAME as u64,
-    libc::PR_GET_NAME as u64,
-    libc::PR_SET_PDEATHSIG as u64,
-    libc::PR_GET_PDEATHSIG as u64,
-    libc::PR_GET_DUMPABLE as u64,
-    libc::PR_SET_CHILD_SUBREAPER as u64,
-    libc::PR_GET_NO_NEW_PRIVS as u64,
-    libc::PR_SET_NO_NEW_PRIVS as u64,
-    libc::PR_CAPBSET_READ as u64,
-    libc::PR_GET_SECCOMP as u64,
-    libc::PR_SET_THP_DISABLE as u64,
+const IOCTLS: &[u32] = &[0x5401, 0x802c_542a, 0x5413, 0x541b, 0x5421, 0x5450, 0x5451];
+const PRCTLS: &[u32] = &[
+    libc::PR_SET_NAME as u32,
+    libc::PR_GET_NAME as u32,
+    libc::PR_SET_PDEATHSIG as u32,
+    libc::PR_GET_PDEATHSIG as u32,
+    libc::PR_GET_DUMPABLE as u32,
+    libc::PR_SET_CHILD_SUBREAPER as u32,
+    libc::PR_GET_NO_NEW_PRIVS as u32,
+    libc::PR_SET_NO_NEW_PRIVS as u32,
+    libc::PR_CAPBSET_READ as u32,
+    libc::PR_GET_SECCOMP as u32,
+    libc::PR_SET_THP_DISABLE as u32,
     0x5356_4d41,
 ];
 const MODES: &[i64] =

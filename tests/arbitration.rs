@@ -35,7 +35,7 @@ async fn a_passing_escrow_pays_and_a_failing_one_refunds() {
     let site = Site::start().await;
     let mut house = TestHouse::new("mar.example", 1).arbitrating(site.fetcher());
     house.start().await;
-    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    let (buyer, seller) = (house.join("ana-buys", 11).await, house.join("leo-sells", 12).await);
     house.topup(buyer.address(), 1_000).await;
     let mut ids = Ids::from_seed([1; 32]);
 
@@ -45,14 +45,14 @@ async fn a_passing_escrow_pays_and_a_failing_one_refunds() {
     let contract = contract_in(&seller, &paid, &["released", "refunded"]).await;
     assert_eq!(contract["state"], "released");
     let balances = house.balances().await;
-    assert_eq!((balances["leo.sells@mar.example"], balances["ana.buys@mar.example"]), (180, 800));
+    assert_eq!((balances["leo-sells@mar.example"], balances["ana-buys@mar.example"]), (180, 800));
     assert_eq!(balances["casa@mar.example"], -980);
 
     site.show(ok("x-build: 8\r\n", BODY));
     let failed = accepted_and_delivered(&house, &buyer, &seller, 200, terms.clone(), &mut ids).await;
     let contract = contract_in(&buyer, &failed, &["released", "refunded"]).await;
     assert_eq!(contract["state"], "refunded");
-    assert_eq!(house.balances().await["ana.buys@mar.example"], 800);
+    assert_eq!(house.balances().await["ana-buys@mar.example"], 800);
 
     // The verdict is kept in the contract for both outcomes, signed by the house, after two looks.
     for (id, passes) in [(&paid, true), (&failed, false)] {
@@ -107,7 +107,7 @@ async fn an_escrow_between_two_houses_is_arbitrated_by_the_contracts_house() {
     let mut there = there_knows;
     here.start().await;
     there.start().await;
-    let (buyer, seller) = (here.join("ana.buys", 11).await, there.join("leo.sells", 12).await);
+    let (buyer, seller) = (here.join("ana-buys", 11).await, there.join("leo-sells", 12).await);
     here.topup(buyer.address(), 500).await;
     site.show(ok("x-build: 7\r\n", BODY));
     let mut ids = Ids::from_seed([2; 32]);
@@ -123,7 +123,7 @@ async fn an_escrow_between_two_houses_is_arbitrated_by_the_contracts_house() {
     let ended = contract_in(&buyer, &contract, &["released", "refunded"]).await;
     assert_eq!(ended["state"], "released");
     let balances = here.balances().await;
-    assert_eq!(balances["leo.sells@sal.example"], 180);
+    assert_eq!(balances["leo-sells@sal.example"], 180);
     // The foreign seller's receipt crossed over.
     let mut told = false;
     for _ in 0..200 {
@@ -147,7 +147,7 @@ async fn what_is_in_doubt_moves_nothing_and_delays_nobody() {
     let site = Site::start().await;
     let mut house = TestHouse::new("mar.example", 1).arbitrating(site.fetcher());
     house.start().await;
-    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    let (buyer, seller) = (house.join("ana-buys", 11).await, house.join("leo-sells", 12).await);
     house.topup(buyer.address(), 5_000).await;
     let mut ids = Ids::from_seed([3; 32]);
 
@@ -159,7 +159,7 @@ async fn what_is_in_doubt_moves_nothing_and_delays_nobody() {
         stuck.push(accepted_and_delivered(&house, &buyer, &seller, 10, terms.clone(), &mut ids).await);
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let other = house.join("eva.sells", 13).await;
+    let other = house.join("eva-sells", 13).await;
     let hash = json!({"verify": {"type": "sha256", "expect": Sha256::of("work")}});
     let quote = quote(&house, &other, buyer.address(), 100, hash, &mut ids);
     let accepted = order(&buyer, &house.libro(), json!({"op": "accept", "quote": quote})).await.expect("accepted");
@@ -170,10 +170,10 @@ async fn what_is_in_doubt_moves_nothing_and_delays_nobody() {
     for contract in &stuck {
         assert_eq!(buyer.contract(contract).await.expect("contract")["state"], "delivered");
     }
-    assert_eq!(house.balances().await.get("leo.sells@mar.example"), None);
+    assert_eq!(house.balances().await.get("leo-sells@mar.example"), None);
     // The parties may still settle by hand.
     order(&buyer, &house.libro(), json!({"op": "release", "contract": stuck[0]})).await.expect("released by hand");
-    assert_eq!(house.balances().await["leo.sells@mar.example"], 9);
+    assert_eq!(house.balances().await["leo-sells@mar.example"], 9);
     house.stop().await;
 }
 
@@ -182,7 +182,7 @@ async fn money_is_never_locked_behind_a_test_that_cannot_decide() {
     let site = Site::start().await;
     let mut house = TestHouse::new("mar.example", 1).arbitrating(site.fetcher());
     house.start().await;
-    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    let (buyer, seller) = (house.join("ana-buys", 11).await, house.join("leo-sells", 12).await);
     house.topup(buyer.address(), 1_000).await;
     let mut ids = Ids::from_seed([4; 32]);
     let url = "https://seller.example/";
@@ -215,7 +215,7 @@ async fn money_is_never_locked_behind_a_test_that_cannot_decide() {
             other => panic!("{to}: {other:?}"),
         }
     }
-    assert_eq!(house.balances().await["ana.buys@mar.example"], 1_000);
+    assert_eq!(house.balances().await["ana-buys@mar.example"], 1_000);
     house.stop().await;
 }
 
@@ -224,7 +224,7 @@ async fn nobody_fails_because_the_house_changed_its_rules_after_it_accepted() {
     let site = Site::start().await;
     let mut house = TestHouse::new("mar.example", 1).arbitrating(site.fetcher());
     house.start().await;
-    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    let (buyer, seller) = (house.join("ana-buys", 11).await, house.join("leo-sells", 12).await);
     house.topup(buyer.address(), 1_000).await;
     let mut ids = Ids::from_seed([5; 32]);
     site.show(status(522));
@@ -252,7 +252,7 @@ async fn a_letter_in_clear_to_a_house_that_is_away_is_left_to_the_queue() {
     let away = TestHouse::new("rio.example", 2);
     let mut house = TestHouse::new("mar.example", 1).knows(&away);
     house.start().await;
-    let client = house.join("ana.buys", 11).await;
+    let client = house.join("ana-buys", 11).await;
     let mut message = Message::order(&away.libro(), &json!("hola"));
     message.to = vec![Address::parse("leo.rio@rio.example").expect("address")];
     message.media = "text/plain".to_owned();
@@ -274,7 +274,7 @@ async fn a_letter_in_clear_to_a_house_that_is_away_is_left_to_the_queue() {
 async fn silence_pays_by_the_clock_of_the_house_and_a_decision_before_it_leaves_no_trace() {
     let mut house = TestHouse::new("mar.example", 1).reviewing(1_500);
     house.start().await;
-    let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+    let (buyer, seller) = (house.join("ana-buys", 11).await, house.join("leo-sells", 12).await);
     house.topup(buyer.address(), 1_000).await;
     let mut ids = Ids::from_seed([5; 32]);
     let terms = json!({"deadline": "2020-01-01T00:00:00Z"});
@@ -285,10 +285,10 @@ async fn silence_pays_by_the_clock_of_the_house_and_a_decision_before_it_leaves_
     let contract = contract_in(&buyer, &silent, &["released"]).await;
     let last = contract["history"].as_array().and_then(|history| history.last()).cloned().expect("history");
     assert_eq!((&last["op"], &last["by"]), (&json!("expire"), &json!(house.libro())));
-    assert_eq!(house.balances().await["leo.sells@mar.example"], 180);
+    assert_eq!(house.balances().await["leo-sells@mar.example"], 180);
     // The other contract's order has come by the same time, and whatever it met is nobody's mail.
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    assert_eq!(house.balances().await["leo.sells@mar.example"], 180);
+    assert_eq!(house.balances().await["leo-sells@mar.example"], 180);
     assert_eq!(house.mailbox("postmaster").await, Vec::<serde_json::Value>::new());
     assert_eq!(house.mailbox("libro").await, Vec::<serde_json::Value>::new());
     house.stop().await;

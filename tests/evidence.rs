@@ -71,7 +71,7 @@ impl Deal {
         let site = Site::start().await;
         let mut house = TestHouse::new("mar.example", 1).arbitrating(site.fetcher());
         house.start().await;
-        let (buyer, seller) = (house.join("ana.buys", 11).await, house.join("leo.sells", 12).await);
+        let (buyer, seller) = (house.join("ana-buys", 11).await, house.join("leo-sells", 12).await);
         house.topup(buyer.address(), 1_000).await;
         let (folder, ids) = (tempfile::tempdir().expect("folder"), Ids::from_seed([seed; 32]));
         let (passed, failed) = (String::new(), String::new());
@@ -145,7 +145,7 @@ async fn a_posted_verdict_can_be_judged_again_from_what_the_house_gives_out() {
         assert_eq!(evidence["delivery"]["evidence"], WORK);
     }
     // Strangers, nobody, and contracts without a verdict.
-    let stranger = deal.house.join("eva.looks", 13).await;
+    let stranger = deal.house.join("eva-looks", 13).await;
     assert_eq!(refused(stranger.evidence(&deal.passed).await).0, 403);
     assert_eq!(refused(deal.buyer.evidence("no-such-contract").await).0, 404);
     let bare = deal.house.http();
@@ -354,7 +354,7 @@ async fn a_party_of_another_house_gets_the_evidence_from_the_house_that_judged()
     let mut here = here.knows(&there).arbitrating(site.fetcher());
     here.start().await;
     there.start().await;
-    let (buyer, seller) = (here.join("ana.buys", 11).await, there.join("leo.sells", 12).await);
+    let (buyer, seller) = (here.join("ana-buys", 11).await, there.join("leo-sells", 12).await);
     here.topup(buyer.address(), 500).await;
     site.show(ok("x-build: 7\r\n", BODY));
     let terms = json!({"verify": {"type": "http_status", "url": "https://seller.example/"}});
@@ -367,7 +367,7 @@ async fn a_party_of_another_house_gets_the_evidence_from_the_house_that_judged()
     assert_eq!(evidence, buyer.evidence(&contract).await.expect("evidence"));
     assert!(verdict::replay(&evidence).expect("replays").same());
     assert_eq!(refused(seller.evidence(&contract).await).0, 404, "its own house knows nothing of it");
-    let stranger = there.join("eva.looks", 13).await;
+    let stranger = there.join("eva-looks", 13).await;
     assert_eq!(refused(stranger.evidence_at(&here.http(), &contract).await).0, 403);
     here.stop().await;
     there.stop().await;

@@ -184,7 +184,9 @@ async fn wrong_methods_and_unknown_paths_are_404_with_a_reason() {
             }
             let text = format!("{method} {} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", path_of(route));
             let (status, answer) = read(&house.raw(text.as_bytes()).await);
-            assert_eq!((status, &answer["rule"]), (404, &json!(113)), "{method} {}", route.path);
+            // The specification answers a wrong method on a group with 405.
+            let expected = if route.path.starts_with("/groups/") { (405, json!(115)) } else { (404, json!(113)) };
+            assert_eq!((status, answer["rule"].clone()), expected, "{method} {}", route.path);
         }
     }
     for path in [

@@ -234,7 +234,7 @@ impl House {
 
     /// A buyer with money and a seller.
     pub async fn people(&self) -> (AgentClient, AgentClient) {
-        let (buyer, seller) = (self.join("ana.buys", 11).await, self.join("leo.sells", 12).await);
+        let (buyer, seller) = (self.join("ana-buys", 11).await, self.join("leo-sells", 12).await);
         let id = uuid::Uuid::new_v4().to_string();
         agent::topup(&self.http(), &self.token(), &id, buyer.address(), 1_000, None).await.expect("topup");
         (buyer, seller)

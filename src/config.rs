@@ -84,6 +84,8 @@ pub struct LibroSection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArbiterSection {
     pub enabled: bool,
+    /// verifica@ judges, and `verifica watch` makes its looks: this house makes none.
+    pub elsewhere: bool,
     /// The name of a policy of this program, or the path of a file with one.
     pub policy: String,
     /// What the file says, once somebody has read it.
@@ -258,7 +260,8 @@ reclaim_grace = "24h"                     # after a deadline passed without deli
 review_window = "72h"                     # after a delivery; then silence pays
 
 [arbiter]
-enabled = true
+enabled = true                            # false: this house takes no contracts with tests
+elsewhere = false                         # true: `verifica watch` makes the looks, and this house none
 policy = "default"                        # a name, or a path
 tick = "1s"
 probe_slots = 64
@@ -420,6 +423,7 @@ fn read_arbiter(mut section: Section, base: &Path) -> ArbiterSection {
     };
     let value = ArbiterSection {
         enabled: section.get("enabled", true, boolean),
+        elsewhere: section.get("elsewhere", false, boolean),
         policy: section.get("policy", "default".to_owned(), policy),
         policy_file: None,
         tick_ms: section.get("tick", 1_000, duration(10, 3_600_000)),

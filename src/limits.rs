@@ -306,6 +306,11 @@ pub const CONFIRM_AFTER_MS: i64 = 2_000;
 pub const LOOK_RECHECK_MS: u64 = 200;
 pub const PER_HOST_PER_MINUTE: u32 = 60;
 
+/// How often an arbiter beside a house reads verifica@'s account: letters tell it sooner, and may be lost.
+pub const WATCH_ACCOUNT_MS: u64 = 30_000;
+/// The longest pause between two attempts to read a house that does not answer.
+pub const WATCH_RETRY_MAX_MS: u64 = 30_000;
+
 // ---- Attachments (sizes of section 5b are powers of two) ---------------------------------------------------------
 pub const ATTACHMENTS_MAX: usize = 10;
 pub const ATTACHMENT_BYTES_MAX: u64 = 10 * 1_048_576;

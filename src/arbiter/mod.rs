@@ -5,6 +5,7 @@
 //! leaves the house only when two looks agree; everything else is *undecided*: the row comes round again, later and
 //! later, and nothing moves.
 
+pub mod follow;
 pub mod schedule;
 pub mod settle;
 pub mod silence;

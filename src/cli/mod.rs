@@ -24,6 +24,7 @@ mod settings;
 mod talk;
 mod verify;
 mod version;
+mod watch;
 mod who;
 
 use crate::refusal::Exit;
@@ -73,6 +74,8 @@ enum Command {
     Init(init::Args),
     /// Run the house in the foreground (network)
     Serve(serve::Args),
+    /// Run the arbiter alone, beside a house that another program runs
+    Watch(watch::Args),
     /// Run the tests of a contract here, and say what the arbiter would say (network)
     Check(check::Args),
     /// Judge stored evidence again, offline: the same answers must come out
@@ -156,12 +159,13 @@ fn init_logs(base: u8, verbose: u8, json: bool) {
 
 fn dispatch(cli: Cli, out: &Out) -> Result<Exit, Failure> {
     let config = cli.config.as_deref();
-    if !matches!(cli.command, Command::Serve(_)) {
+    if !matches!(cli.command, Command::Serve(_) | Command::Watch(_)) {
         init_logs(0, cli.verbose, false);
     }
     match cli.command {
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(&args, config, cli.verbose, out),
+        Command::Watch(args) => watch::run(&args, config, cli.verbose, out),
         Command::Init(args) => init::run(&args, out),
         Command::Check(args) => check::run(&args, config, out),
         Command::Replay(args) => replay::run(&args, out),

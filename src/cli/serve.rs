@@ -14,8 +14,10 @@ use crate::observe::jobs::{Jobs, JobsConfig};
 use crate::probe::plan::{Capabilities, Suite};
 use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
+use crate::sandbox::JobPolicy;
 use crate::store::StoreError;
 use crate::wire::address::SystemName;
+use crate::wire::key::SigningKey;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Log {
+pub enum Log {
     /// Text on a terminal, JSON otherwise
     #[default]
     Auto,
@@ -41,17 +43,22 @@ enum Log {
     Json,
 }
 
+impl Log {
+    pub fn json(self) -> bool {
+        match self {
+            Log::Auto => !std::io::stderr().is_terminal(),
+            Log::Text => false,
+            Log::Json => true,
+        }
+    }
+}
+
 pub fn run(args: &Args, config: Option<&Path>, verbose: u8, out: &Out) -> Result<Exit, Failure> {
     let mut config = settings::load(config, out)?;
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
-    let json = match args.log {
-        Log::Auto => !std::io::stderr().is_terminal(),
-        Log::Text => false,
-        Log::Json => true,
-    };
-    init_logs(1, verbose, json);
+    init_logs(1, verbose, args.log.json());
     let options = options(&config, Listen::At(config.listen))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime =
@@ -63,6 +70,11 @@ pub fn run(args: &Args, config: Option<&Path>, verbose: u8, out: &Out) -> Result
             .await
             .map_err(|error| Failure::new(Exit::Disk, "signals cannot be watched").why(error))
     })?;
+    settle(ended, out)
+}
+
+/// How the process ends, said.
+pub fn settle(ended: Ended, out: &Out) -> Result<Exit, Failure> {
     Ok(match ended {
         Ended::InOrder(drained) => {
             if drained.connections_cut + drained.workers_cut > 0 {
@@ -90,7 +102,8 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
     settings::make_folder(&config.data_dir, 0o700)?;
     let key = settings::domain_key(config)?;
     let policy = config.job_policy().ok_or_else(|| Failure::usage("there is no policy for jobs"))?;
-    let capabilities = if config.arbiter.enabled { Jobs::offered_here(&policy) } else { Capabilities::network() };
+    let looks = config.arbiter.enabled && !config.arbiter.elsewhere;
+    let capabilities = if looks { Jobs::offered_here(&policy) } else { Capabilities::network() };
     let mut house = config.house(key.clone(), capabilities);
     house.retiring = settings::retiring_key(config)?;
     let mut options = ServeOptions::new(house, listen, store_file(&config.data_dir));
@@ -100,23 +113,28 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
     let known = config.hosts.iter();
     options.hosts =
         known.map(|(domain, host)| (domain.clone(), HostOverride { url: host.url.clone(), sig: host.sig })).collect();
-    if config.arbiter.enabled {
-        let (fetching, _) = settings::fetching_of(config)?;
-        let slots = fetching.slots;
-        let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
-        let tick = Duration::from_millis(config.arbiter.tick_ms.unsigned_abs());
-        let by = config.domain.system(SystemName::Verifica).to_string();
-        let at_once = config.arbiter.job_slots;
-        let house = Some(config.domain.to_string());
-        let jobs = Jobs::new(JobsConfig { policy, at_once, key, house, by: Some(by) });
-        let control = config.arbiter.control_url.as_ref().map(|url| {
-            let test = serde_json::json!([{"type": "http_status", "url": url, "name": "control"}]);
-            let urls = UrlPolicy { addresses: config.addresses() };
-            Arc::new(Suite::from_tests(&test, &urls, &Capabilities::network()))
-        });
-        options.arbiter = Some(ArbiterOptions { fetcher, control, slots, tick, jobs: Some(jobs) });
+    if looks {
+        options.arbiter = Some(arbiter(config, policy, key)?);
     }
     Ok(options)
+}
+
+/// What the arbiter looks through; attestations of jobs are signed with `key`.
+pub fn arbiter(config: &Config, policy: JobPolicy, key: SigningKey) -> Result<ArbiterOptions, Failure> {
+    let (fetching, _) = settings::fetching_of(config)?;
+    let slots = fetching.slots;
+    let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
+    let tick = Duration::from_millis(config.arbiter.tick_ms.unsigned_abs());
+    let by = config.domain.system(SystemName::Verifica).to_string();
+    let at_once = config.arbiter.job_slots;
+    let house = Some(config.domain.to_string());
+    let jobs = Jobs::new(JobsConfig { policy, at_once, key, house, by: Some(by) });
+    let control = config.arbiter.control_url.as_ref().map(|url| {
+        let test = serde_json::json!([{"type": "http_status", "url": url, "name": "control"}]);
+        let urls = UrlPolicy { addresses: config.addresses() };
+        Arc::new(Suite::from_tests(&test, &urls, &Capabilities::network()))
+    });
+    Ok(ArbiterOptions { fetcher, control, slots, tick, jobs: Some(jobs) })
 }
 
 pub fn store_file(data_dir: &Path) -> PathBuf {

@@ -5,6 +5,7 @@
 //! host; a worker that dies lets it lapse and the look comes back. Nothing here decides anything.
 
 use super::offer::offer_again;
+use super::watch::Beside;
 use crate::arbiter::settle::{self, Posted, Step, Task};
 use crate::ids::Ids;
 use crate::limits;
@@ -41,9 +42,19 @@ pub struct ArbiterOptions {
     pub tick: Duration,
 }
 
+/// Whose ledger the contracts are of, and how a verdict gets there. Everything else is the same.
+#[derive(Clone)]
+pub(super) enum Ledger {
+    /// This house's own, in the same store.
+    Own,
+    /// Another program's, behind its public doors.
+    Beside(Arc<Beside>),
+}
+
 #[derive(Clone)]
 pub(super) struct Arbiter {
     doors: Arc<Doors>,
+    ledger: Ledger,
     eyes: Eyes,
     control: Option<Arc<Suite>>,
     slots: usize,
@@ -53,10 +64,11 @@ pub(super) struct Arbiter {
 }
 
 impl Arbiter {
-    pub(super) fn new(doors: Arc<Doors>, options: ArbiterOptions) -> Arbiter {
+    pub(super) fn new(doors: Arc<Doors>, ledger: Ledger, options: ArbiterOptions) -> Arbiter {
         let timeout_ms = doors.house().settings.policy.timeout_ms;
         Arbiter {
             doors,
+            ledger,
             eyes: Eyes { fetcher: options.fetcher, jobs: options.jobs, timeout_ms },
             control: options.control,
             asking: Arc::default(),
@@ -127,6 +139,8 @@ impl Arbiter {
     }
 
     async fn attempt(&self, row: LookRow) -> Result<(), Refusal> {
+        // What a verdict is about is what the ledger holds now.
+        let Some(row) = self.up_to_date(row).await? else { return Ok(()) };
         let (house, claimed) = (self.doors.house(), row.clone());
         let task = self.doors.read(move |reader| Ok(settle::task(&house, reader, &claimed))).await?;
         match task {
@@ -137,6 +151,7 @@ impl Arbiter {
                 let looked = self.replayed(&contract, looked).await;
                 self.offer_again_after(&looked).await;
                 let control = self.control_answers(&looked).await;
+                let Some(row) = self.up_to_date(row).await? else { return Ok(()) };
                 match self.settle(&row, looked, control).await? {
                     Step::Post(envelope) => self.post(row, envelope).await,
                     Step::Undecided { due, reason, tell } => {
@@ -151,6 +166,17 @@ impl Arbiter {
                 }
             }
         }
+    }
+
+    /// The row, once the ledger has said how its contract stands; `None` when it cannot be asked now, and the row was put
+    /// off until it may be.
+    async fn up_to_date(&self, row: LookRow) -> Result<Option<LookRow>, Refusal> {
+        let Ledger::Beside(beside) = &self.ledger else { return Ok(Some(row)) };
+        let Err(error) = beside.read(&row.contract).await else { return Ok(Some(row)) };
+        tracing::warn!(event = "ledger_not_read", contract = %row.contract, error = %error);
+        let due = self.doors.now().plus(limits::LOOK_BACKOFF_BASE_MS);
+        self.doors.commit(move |view| Ok(settle::put_off(view, &row, due))).await?;
+        Ok(None)
     }
 
     /// Looks, and keeps the lease meanwhile; `None` when the row went to somebody else, or was put off because a host has
@@ -229,7 +255,7 @@ impl Arbiter {
             return;
         }
         let Ok(_one) = self.asking.try_lock() else { return };
-        if let Err(reason) = offer_again(&self.doors, jobs).await {
+        if let Err(reason) = offer_again(&self.doors, jobs, matches!(self.ledger, Ledger::Own)).await {
             tracing::error!(event = "offer_not_renewed", reason);
         }
     }
@@ -255,17 +281,20 @@ impl Arbiter {
             .await
     }
 
-    /// Through the same door as anybody's operation, with the house's own relay signature.
+    /// Through the same door as anybody's operation: at home with the house's own relay signature.
     async fn post(&self, row: LookRow, envelope: Value) -> Result<(), Refusal> {
         let house = self.doors.house();
         let id = envelope.get("id").and_then(Value::as_str).unwrap_or_default();
-        let relay = Relay::header(&house.domain, &house.key, id, &house.domain);
-        let answer = self.doors.inbound(envelope.to_string().as_bytes(), Some(&relay)).await;
-        let posted = match answer.code {
-            200 | 202 => Posted::Taken,
-            code => {
-                let reason = answer.body.get("reason").and_then(Value::as_str).unwrap_or("no reason given").to_owned();
-                Posted::Refused { code, reason }
+        let posted = match &self.ledger {
+            Ledger::Beside(beside) => beside.post(&envelope).await,
+            Ledger::Own => {
+                let relay = Relay::header(&house.domain, &house.key, id, &house.domain);
+                let answer = self.doors.inbound(envelope.to_string().as_bytes(), Some(&relay)).await;
+                let reason = answer.body.get("reason").and_then(Value::as_str).unwrap_or("no reason given");
+                match answer.code {
+                    200 | 202 => Posted::Taken,
+                    code => Posted::Refused { code, reason: reason.to_owned() },
+                }
             }
         };
         match &posted {

@@ -4,7 +4,7 @@
 //! connection gets answers. End: readiness goes false, the doors close, requests and deliveries under way finish within
 //! the deadline, the store closes last. What could not finish is still in the store and comes back with the next start.
 
-use super::arbiter::{Arbiter, ArbiterOptions};
+use super::arbiter::{Arbiter, ArbiterOptions, Ledger};
 use super::offer::offer_again;
 use super::{push, queue};
 use crate::client::agent::SystemClock;
@@ -89,6 +89,7 @@ pub enum ServeError {
 /// A house that runs. Dropping it ends everything at once.
 pub struct Running {
     pub doors: Arc<Doors>,
+    /// The unspecified address for what has no doors.
     pub local_addr: SocketAddr,
     stopping: CancellationToken,
     listener: Option<Listener>,
@@ -96,6 +97,8 @@ pub struct Running {
     tls: Option<(Tls, TlsFiles)>,
     drain: Duration,
     jobs: Option<Jobs>,
+    /// Whether the card of verifica@ is kept here.
+    own_card: bool,
 }
 
 /// What an end in order left behind.
@@ -160,7 +163,7 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
         let _ = tokio::task::spawn_blocking(sandbox::sweep).await;
     }
     if let Some(options) = options.arbiter {
-        let arbiter = Arbiter::new(doors.clone(), options);
+        let arbiter = Arbiter::new(doors.clone(), Ledger::Own, options);
         workers.push(tokio::spawn(arbiter.run(stopping.clone())));
     }
     let app = Arc::new(App::new(doors.clone(), stopping.clone()));
@@ -171,10 +174,22 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let local_addr = listener.local_addr();
     tracing::info!(event = "ready", domain = %doors.house().domain, listen = %local_addr);
     let listener = Some(listener);
-    Ok(Running { doors, local_addr, stopping, listener, workers, tls, drain: options.drain, jobs })
+    Ok(Running { doors, local_addr, stopping, listener, workers, tls, drain: options.drain, jobs, own_card: true })
 }
 
 impl Running {
+    /// Workers over a store, with nothing that listens.
+    pub(super) fn without_doors(
+        doors: Arc<Doors>,
+        stopping: CancellationToken,
+        workers: Vec<JoinHandle<()>>,
+        drain: Duration,
+        jobs: Option<Jobs>,
+    ) -> Running {
+        let local_addr = SocketAddr::from(([0, 0, 0, 0], 0));
+        Running { doors, local_addr, stopping, listener: None, workers, tls: None, drain, jobs, own_card: false }
+    }
+
     /// Cancelled when the end has begun; what runs beside the house ends with it.
     pub fn stopping(&self) -> CancellationToken {
         self.stopping.clone()
@@ -202,7 +217,7 @@ impl Running {
     /// Asks this host again what it can run; verifica@'s card says what it answers. Answers whether that is news.
     pub async fn offer_again(&self) -> Result<bool, String> {
         match &self.jobs {
-            Some(jobs) => offer_again(&self.doors, jobs).await,
+            Some(jobs) => offer_again(&self.doors, jobs, self.own_card).await,
             None => Ok(false),
         }
     }
@@ -237,7 +252,7 @@ impl Drop for Running {
     }
 }
 
-async fn open_store(path: &Path, domain: &Domain) -> Result<Store, ServeError> {
+pub(super) async fn open_store(path: &Path, domain: &Domain) -> Result<Store, ServeError> {
     let failed = |error: StoreError| ServeError::Store { path: path.to_owned(), error };
     let file = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || Store::open(&file, limits::STORE_READERS)).await;
@@ -292,7 +307,7 @@ async fn certify_agents(doors: &Doors, house: &Arc<House>) -> Result<(), Refusal
     Ok(())
 }
 
-async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken) {
+pub(super) async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken) {
     loop {
         tokio::select! {
             () = stopping.cancelled() => return,

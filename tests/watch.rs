@@ -9,8 +9,11 @@ mod support;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{Site, contract_in, ok, order};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use verifica::client::agent::http::HouseClient;
 use verifica::client::agent::identity::Identity;
 use verifica::client::agent::{self, AgentClient, Joining, Options};
@@ -21,13 +24,21 @@ use verifica::wire::{Address, Amount, SigningKey, SystemName};
 /// Two programs in two folders: the house and, with the key of verifica@, its arbiter.
 struct Pair {
     folder: tempfile::TempDir,
+    /// Where the house listens.
     port: u16,
+    /// Where its URL says that it is.
+    public: u16,
     house: Option<Child>,
     watch: Option<Child>,
 }
 
 impl Pair {
     fn new(site: &Site) -> Pair {
+        let port = free_port();
+        Pair::behind(site, port, port)
+    }
+
+    fn behind(site: &Site, public: u16, port: u16) -> Pair {
         let folder = tempfile::tempdir().expect("folder");
         let house = folder.path().join("house");
         let init =
@@ -37,8 +48,7 @@ impl Pair {
         std::fs::create_dir(&watch).expect("folder");
         std::fs::copy(house.join("domain.key"), watch.join("verifica.key")).expect("the key of verifica@");
         std::fs::write(watch.join("ca.pem"), hostile::ca().pem()).expect("written");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-        let named = format!("domain = \"mar.example\"\npublic_url = \"http://127.0.0.1:{port}\"\n");
+        let named = format!("domain = \"mar.example\"\npublic_url = \"http://127.0.0.1:{public}\"\n");
         let serve = format!(
             r#"{named}
 listen = "127.0.0.1:{port}"
@@ -71,7 +81,7 @@ resolve = {{ "seller.example:443" = "127.0.0.1:{}" }}
             site.server.address.port()
         );
         std::fs::write(watch.join("verifica.toml"), beside).expect("written");
-        Pair { folder, port, house: None, watch: None }
+        Pair { folder, port, public, house: None, watch: None }
     }
 
     fn dir(&self, name: &str) -> PathBuf {
@@ -79,7 +89,7 @@ resolve = {{ "seller.example:443" = "127.0.0.1:{}" }}
     }
 
     fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://127.0.0.1:{}", self.public)
     }
 
     async fn start_house(&mut self) {
@@ -228,6 +238,112 @@ async fn contracts_whose_letters_were_lost_are_found_in_the_account_and_hand_mad
     let sent = arbiter.outbox().await.expect("outbox");
     assert_eq!(sent.len(), 1, "{sent:#?}");
     assert_eq!(sent[0]["envelope"]["thread"], *waits);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_is_posted_as_the_same_bytes_until_the_house_has_it() {
+    let site = Site::start().await;
+    site.show(ok("", "delivered"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mut pair = Pair::behind(&site, listener.local_addr().expect("address").port(), free_port());
+    let wire = Arc::new(Wire { house: pair.port, posts: Mutex::default(), loses: Mutex::new(Loses::Nothing) });
+    let carrying = tokio::spawn(wire.clone().carry(listener));
+    pair.start_house().await;
+    let (buyer, seller) = pair.people().await;
+    let mut ids = Ids::from_seed([9; 32]);
+    // The post never comes to the house, and its answer never to the arbiter; each time the arbiter is killed there.
+    for loses in [Loses::Posts, Loses::Answers] {
+        let contract = delivered(&buyer, &seller, "deliv[e]red", &mut ids).await;
+        let before = wire.posts.lock().expect("posts").len();
+        *wire.loses.lock().expect("mode") = loses;
+        pair.start_watch();
+        for _ in 0..600 {
+            if wire.posts.lock().expect("posts").len() > before {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        Pair::kill(&mut pair.watch);
+        *wire.loses.lock().expect("mode") = Loses::Nothing;
+        if loses == Loses::Posts {
+            assert_eq!(buyer.contract(&contract).await.expect("contract")["state"], "delivered");
+        }
+        pair.start_watch();
+        assert_eq!(ended(&buyer, &contract).await["state"], "released");
+        Pair::kill(&mut pair.watch);
+        let posts = wire.posts.lock().expect("posts")[before..].to_vec();
+        assert!(!posts.is_empty() && posts.iter().all(|post| *post == posts[0]), "{posts:#?}");
+        assert_eq!(posts[0]["thread"], *contract);
+        if loses == Loses::Posts {
+            assert!(posts.len() > 1, "the lost post was not repeated");
+        }
+    }
+    assert_eq!(pair.arbiter().outbox().await.expect("outbox").len(), 2);
+    carrying.abort();
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loses {
+    Nothing,
+    Posts,
+    Answers,
+}
+
+/// What stands between the arbiter and the house: it keeps what verifica@ hands to `/outbound`, and loses it at will.
+struct Wire {
+    house: u16,
+    posts: Mutex<Vec<Value>>,
+    loses: Mutex<Loses>,
+}
+
+impl Wire {
+    async fn carry(self: Arc<Self>, listener: TcpListener) {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(self.clone().connection(stream));
+        }
+    }
+
+    async fn connection(self: Arc<Self>, mut client: TcpStream) -> Option<()> {
+        let mut house = TcpStream::connect(("127.0.0.1", self.house)).await.ok()?;
+        loop {
+            let (head, body) = message(&mut client).await?;
+            let envelope = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+            let verdict = head.starts_with("POST /outbound") && envelope["from"] == "verifica@mar.example";
+            let loses = if verdict { *self.loses.lock().expect("mode") } else { Loses::Nothing };
+            if verdict {
+                self.posts.lock().expect("posts").push(envelope);
+            }
+            if loses == Loses::Posts {
+                return None;
+            }
+            house.write_all(&[head.as_bytes(), &body].concat()).await.ok()?;
+            let (head, body) = message(&mut house).await?;
+            if loses == Loses::Answers {
+                return None;
+            }
+            client.write_all(&[head.as_bytes(), &body].concat()).await.ok()?;
+        }
+    }
+}
+
+/// One request or answer, its length said in its head.
+async fn message(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).await.ok()?;
+    Some((head, body))
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
 }
 
 /// Within a minute: undecided looks in an outage come back after seconds.

@@ -52,6 +52,7 @@ fn launch() -> Result<(), Refused> {
 
     let group = plan.born_in.as_ref().map(File::open).transpose().map_err(Refused::io("processes.group", "group"))?;
     let group = group.filter(|_| plan.keeps(Step::JoinGroups));
+    let doors = group_doors(&plan)?;
     let (gate, release) = sys::pipe().map_err(fault("gate"))?;
     let (life, held) = sys::pipe().map_err(fault("life line"))?;
     let own_mounts = namespace("mnt");
@@ -62,7 +63,7 @@ fn launch() -> Result<(), Refused> {
     match forked {
         Forked::Child => {
             drop((release, held));
-            let ends = Ends { report, stdout, stderr, life, gate };
+            let ends = Ends { report, stdout, stderr, life, gate, doors };
             match init(&plan, ends, inputs, own_mounts) {
                 Ok(()) => sys::exit_now(0),
                 Err(note) => {
@@ -72,14 +73,10 @@ fn launch() -> Result<(), Refused> {
             }
         }
         Forked::Parent { pid, pidfd } => {
-            drop((report, stdout, stderr, inputs, gate, life));
-            // Moving into groups of version 1 waits for the whole kernel; meanwhile the init builds the root.
-            let admitted = map_ids(&plan, pid)
-                .and_then(|()| sys::write(release.as_fd(), IDS_IN_PLACE).map_err(fault("gate")))
-                .and_then(|()| join_groups(&plan, pid));
-            if admitted.is_ok() {
-                drop(release);
-            }
+            drop((report, stdout, stderr, inputs, gate, life, doors));
+            let admitted =
+                map_ids(&plan, pid).and_then(|()| sys::write(release.as_fd(), IDS_IN_PLACE).map_err(fault("gate")));
+            drop(release);
             let ended = supervise(pid, &pidfd, admitted.is_err());
             drop(held);
             tidy(&plan);
@@ -95,8 +92,10 @@ struct Ends {
     stderr: OwnedFd,
     /// Ends when the launcher's first process does.
     life: OwnedFd,
-    /// Says when ids are in place, and ends when groups are.
+    /// Says when ids are in place.
     gate: OwnedFd,
+    /// Through which the init enters the groups of the job.
+    doors: Vec<OwnedFd>,
 }
 
 fn flags(plan: &Plan) -> u64 {
@@ -139,13 +138,14 @@ fn map_ids(plan: &Plan, pid: i32) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Groups of the init, which places nothing and starts nobody before.
-fn join_groups(plan: &Plan, pid: i32) -> Result<(), Refused> {
-    for group in plan.joins.iter().filter(|_| plan.keeps(Step::JoinGroups)) {
-        fs::write(group.join("cgroup.procs"), pid.to_string())
-            .map_err(|e| Refused::new("memory.group", format!("{}: {e}", group.display())))?;
-    }
-    Ok(())
+/// Groups of version 1, opened by whoever may enter them. Moving another process there waits for the whole kernel; a
+/// thread that moves itself does not.
+fn group_doors(plan: &Plan) -> Result<Vec<OwnedFd>, Refused> {
+    let open = |group: &std::path::PathBuf| {
+        let door = fs::OpenOptions::new().write(true).open(group.join("tasks")).map(OwnedFd::from);
+        door.map_err(|e| Refused::new("memory.group", format!("{}: {e}", group.display())))
+    };
+    plan.joins.iter().filter(|_| plan.keeps(Step::JoinGroups)).map(open).collect()
 }
 
 /// Waits for the init's end. Any word on the line, and its end, is the order to kill.
@@ -184,6 +184,11 @@ fn init(plan: &Plan, ends: Ends, files: Vec<OwnedFd>, outer_mounts: u64) -> Resu
     if gate.read(&mut word).map_err(refused("launcher", "gate"))? == 0 {
         return Ok(());
     }
+    // Counted from here on: what is built and placed, and whoever is started.
+    for door in &ends.doors {
+        sys::write(door.as_fd(), ONESELF).map_err(refused("memory.group", "tasks"))?;
+    }
+    drop(ends.doors);
     if sys::session().1 != 1 {
         return Err(Note::Refused(Refused::new("namespace.pid", "the init is not the first process of its namespace")));
     }
@@ -204,11 +209,6 @@ fn init(plan: &Plan, ends: Ends, files: Vec<OwnedFd>, outer_mounts: u64) -> Resu
     let before = marks.before();
     let trees = root::build(plan).map_err(Note::Refused)?;
     let left = marks.left().into_iter().map(str::to_owned).collect();
-    // The rest is counted: what is placed, and whoever is started.
-    let _ = gate.read(&mut word).map_err(refused("launcher", "gate"))?;
-    if sys::poll(&[ends.life.as_raw_fd()], Some(0)).is_ok_and(|ready| ready.first() == Some(&true)) {
-        return Ok(());
-    }
     if plan.keeps(Step::CgroupNamespace) {
         sys::unshare(libc::CLONE_NEWCGROUP as u64).map_err(refused("namespace.cgroup", "unshare"))?;
     }
@@ -262,5 +262,7 @@ fn namespace(name: &str) -> u64 {
 }
 
 const IDS_IN_PLACE: &[u8] = b"i";
+/// How a thread names itself to a group.
+const ONESELF: &[u8] = b"0";
 /// Above the numbers that descriptors are placed at.
 const HANDED_LOW: RawFd = 64;

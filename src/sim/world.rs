@@ -456,7 +456,8 @@ impl<'a> World<'a> {
             self.counts.restores += 1;
             self.died(house);
             actors::forget(self, house, event);
-            self.know_who_ended(house);
+            // The backup's ledger may not know of an end at either house.
+            (0..2).for_each(|of| self.know_who_ended(of));
         }
         if self.chance.per_mille(self.swarm.revoke) {
             actors::revoke(self, house)?;

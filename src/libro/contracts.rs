@@ -46,11 +46,23 @@ pub fn is_moot(view: &dyn View, letter: &Value) -> bool {
     let Some(content) = letter.get("content") else { return false };
     let says = |name: &str| content.get("body").and_then(|body| body.get(name)).and_then(Value::as_str);
     let notice = says("aviso") == Some(DEADLINE_NOTICE);
-    let order = content.get("media").and_then(Value::as_str) == Some(OP_MEDIA)
-        && says("op") == Some(Op::Expire.as_str())
-        && letter.get("from") == letter.get("to").and_then(|to| to.get(0));
-    let contract = says("contract").filter(|_| notice || order).and_then(|id| view.contract(id));
+    let contract = says("contract").filter(|_| notice || is_clock_order(letter)).and_then(|id| view.contract(id));
     contract.is_some_and(|contract| contract.state.terminal())
+}
+
+/// When the clock's order to expire a contract may be done, while there is something to do. It can come too early: clocks
+/// are set back, and reviews are made longer. Such an order waits; it is the only one that there will be.
+pub fn order_due(house: &House, view: &dyn View, letter: &Value) -> Option<Timestamp> {
+    let id = letter.pointer("/content/body/contract").and_then(Value::as_str).filter(|_| is_clock_order(letter))?;
+    let contract = view.contract(id).filter(|contract| contract.state == ContractState::Delivered)?;
+    expiry(&contract, house).ok()
+}
+
+fn is_clock_order(letter: &Value) -> bool {
+    let says = |pointer: &str, word: &str| letter.pointer(pointer).and_then(Value::as_str) == Some(word);
+    says("/content/media", OP_MEDIA)
+        && says("/content/body/op", Op::Expire.as_str())
+        && letter.get("from") == letter.pointer("/to/0")
 }
 
 pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {

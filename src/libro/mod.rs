@@ -36,7 +36,7 @@ pub mod statement;
 pub mod views;
 
 pub use books::Books;
-pub use contracts::{expiry, is_moot};
+pub use contracts::{expiry, is_moot, order_due};
 pub use money::{Movement, Shares, Taken};
 pub use rights::{Act, may};
 pub use stamps::{Issue, Issued, issue, stamp, topup};

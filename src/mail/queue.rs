@@ -106,8 +106,13 @@ pub fn settle(
     job.attempts = job.attempts.saturating_add(1);
     job.updated = now;
     let mut sorted = sort(&job.to, outcome);
+    let order_due = libro::order_due(house, view, &job.envelope);
+    if order_due.is_some() {
+        sorted.retry.extend(sorted.failed.drain(..).map(|fate| (fate.to, fate.reason)));
+    }
+    let begun = started(&job).max(order_due.unwrap_or_default());
     let expired = expiry(&job).is_some_and(|expires| expires <= now);
-    let too_old = now.since(started(&job)) > house.settings.give_up_ms;
+    let too_old = now.since(begun) > house.settings.give_up_ms;
     if expired || too_old {
         let why = if expired { "the envelope expired while it waited" } else { "no success within the time allowed" };
         sorted.failed.extend(sorted.retry.drain(..).map(|(to, reason)| Fate {
@@ -126,7 +131,7 @@ pub fn settle(
         (true, false) => JobStatus::Delivered,
     };
     if job.status == JobStatus::Retrying {
-        let again = now.plus(delay(house, job.attempts, ids));
+        let again = now.plus(delay(house, job.attempts, ids)).max(order_due.unwrap_or_default());
         job.next_attempt = expiry(&job).map_or(again, |expires| again.min(expires));
     }
     job.log.push(json!({"at": now, "attempt": job.attempts, "status": job.status, "detail": detail}));
@@ -285,6 +290,47 @@ mod tests {
         let Outcome::Answered { accepted, rejected } = judge_answer(200, &hostile) else { panic!("answered") };
         assert_eq!(accepted, vec![address("leo@b.example")]);
         assert_eq!(rejected.iter().map(|r| r.code).collect::<Vec<_>>(), vec![502, 502]);
+    }
+
+    /// The order that comes before its time is the only one there will be: it waits for its time, and is given up only
+    /// long after that.
+    #[test]
+    fn the_clocks_order_that_comes_too_early_waits_for_its_time() {
+        let mut world = World::new();
+        let contract = json!({
+            "id": "contract-1", "kind": "escrow", "house": "mar.example", "seller": "leo@b.example",
+            "buyer": "ana@mar.example", "amount": 200, "state": "delivered", "terms": {"deadline": START},
+            "created": START, "updated": START,
+            "history": [{"op": "accept", "at": START}, {"op": "deliver", "at": START}],
+        });
+        let contract = crate::record::Contract::from_json(contract).expect("contract");
+        let body = json!({"op": "expire", "contract": "contract-1"});
+        let content = json!({"enc": "none", "media": crate::wire::quote::OP_MEDIA, "body": body});
+        let libro = "libro@mar.example";
+        let after = START.plus(1_000);
+        let doc = envelope("order-0001", libro, &[libro], json!({"deliver_after": after, "content": content}));
+        let letter = Letter { doc, to: vec![address(libro)], via: "libro", deliver_after: Some(after) };
+        let filed = letters::letters(&world.house, &world.view, world.now, vec![letter]);
+        world.view.apply(filed).expect("filed");
+        world.view.apply(vec![Change::InsertContract(contract.clone())]).expect("contract");
+        let job = world.view.jobs().next().expect("job").job.clone();
+        let due = START.plus(world.house.settings.review_window_ms);
+        let early = || answered(&[], &[(libro, 409)]);
+
+        world.now = after;
+        assert_eq!(world.settle(&job, &early()), JobStatus::Retrying);
+        assert_eq!(world.view.job(&job).expect("job").next_attempt, due);
+        // A review that was made longer moves it again, however old the order is.
+        world.house.settings.review_window_ms *= 5;
+        world.now = due;
+        let later = START.plus(world.house.settings.review_window_ms);
+        assert_eq!(world.settle(&job, &early()), JobStatus::Retrying);
+        assert_eq!(world.view.job(&job).expect("job").next_attempt, later);
+        // Whatever refuses it at its time is tried again like a passing fault, and not for ever.
+        world.now = later;
+        assert_eq!(world.settle(&job, &early()), JobStatus::Retrying);
+        world.now = later.plus(world.house.settings.give_up_ms + 1);
+        assert_eq!(world.settle(&job, &early()), JobStatus::Failed);
     }
 
     #[test]

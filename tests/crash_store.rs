@@ -2,9 +2,11 @@
 //!
 //! The writer is this test binary, started again as a child that says on its pipe what was acknowledged to it.
 
+mod small_disk;
 mod store_fixture;
 
 use rusqlite::Connection;
+use small_disk::SmallDisk;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -395,36 +397,11 @@ fn a_file_that_may_not_grow_poisons_the_store() {
     check(&path, &told.acked);
 }
 
-/// A small disk of its own, taken away at the end.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn new(bytes: &str) -> Option<SmallDisk> {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
-            .arg(folder.path())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
-        if !mounted {
-            eprintln!("SKIPPED: a small tmpfs cannot be mounted here (it takes root), so the full disk was not tried");
-        }
-        mounted.then_some(SmallDisk(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[tokio::test]
 async fn a_full_disk_refuses_keeps_reading_and_recovers_by_itself() {
     let Some(disk) = SmallDisk::new("6m") else { return };
-    let path = disk.0.path().join("house.db");
-    let ballast = disk.0.path().join("ballast");
+    let path = disk.path().join("house.db");
+    let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![1; 2 * 1_048_576]).expect("ballast");
     let store = Store::open(&path, 1).expect("opens");
     let mut acked = BTreeMap::new();

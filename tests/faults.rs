@@ -12,5 +12,6 @@ mod full;
 mod matrix;
 #[path = "faults/powercut.rs"]
 mod powercut;
+mod small_disk;
 #[path = "faults/victim.rs"]
 mod victim;

@@ -1,41 +1,16 @@
 //! A disk without room: the real program refuses with 503, goes on reading, and goes on writing when there is room again.
 
 use super::books::audit;
+use super::small_disk::SmallDisk;
 use super::victim::{Base, Told};
-use std::process::{Command, Stdio};
-
-/// A small disk of its own, taken away at the end.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn new(bytes: &str) -> Option<SmallDisk> {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
-            .arg(folder.path())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
-        if !mounted {
-            eprintln!("SKIPPED: a small tmpfs cannot be mounted here (it takes root), so the full disk was not tried");
-        }
-        mounted.then_some(SmallDisk(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
 
 #[test]
 fn a_full_disk_is_503_reading_goes_on_and_room_mends_it() {
     let Some(disk) = SmallDisk::new("8m") else { return };
-    let data = disk.0.path().join("data");
+    let data = disk.path().join("data");
     let base = Base::new();
     let mut victim = base.victim_at(&data);
-    let ballast = disk.0.path().join("ballast");
+    let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![1; 3 * 1_048_576]).expect("ballast");
     victim.start();
     assert!(victim.ready(), "the house comes up");

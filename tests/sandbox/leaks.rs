@@ -4,7 +4,7 @@ use super::support::*;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use verifica::probe::exit_0::JobEnd;
 use verifica::sandbox::{Job, Slot, run_blocking, sweep};
 
@@ -93,7 +93,19 @@ pub fn many(jobs: usize, at_once: usize) -> Many {
         }
     });
     let seconds = begun.elapsed().as_secs_f64();
-    Many { ends: ends.into_inner().expect("ends"), seconds, before, after: Host::now() }
+    Many { ends: ends.into_inner().expect("ends"), seconds, after: settled(&before), before }
+}
+
+/// The host as it stays: a thread whose work is done is listed for a moment longer, what leaked is there for ever.
+fn settled(before: &Host) -> Host {
+    let begun = Instant::now();
+    loop {
+        let now = Host::now();
+        if now == *before || begun.elapsed() > Duration::from_secs(10) {
+            return now;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Ends well, ends badly, is not there, leaves children that left the session, floods, takes inputs, is stopped.

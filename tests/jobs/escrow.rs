@@ -3,6 +3,8 @@
 
 use super::house::*;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 use verifica::sandbox::JobPolicy;
 use verifica::verdict::EvidenceName;
 use verifica::wire::Sha256;
@@ -180,15 +182,27 @@ async fn runs_that_disagree_move_nothing_and_a_missing_program_fails() {
         return;
     }
     let site = site(archive(PASSES));
-    let ten = JobPolicy::source("default").expect("source").replace("[runs]\nvalue = 2", "[runs]\nvalue = 10");
-    assert!(JobPolicy::parse(&ten).is_ok_and(|policy| policy.runs == 10));
-    let mut house = House::new(User::Own, &site).configured("job_policy = \"default\"", "job_policy = \"ten.toml\"");
-    std::fs::write(house.path("ten.toml"), ten).expect("policy");
+    // A folder of the host that the policy lets jobs read, so that the world can change between two runs of one look.
+    let world = tempfile::tempdir_in("/var/tmp").expect("folder");
+    std::fs::set_permissions(world.path(), std::fs::Permissions::from_mode(0o755)).expect("mode");
+    let readable = format!("value = [\"/usr\", \"{}\"]", world.path().display());
+    let source = JobPolicy::source("default").expect("source").replace("value = [\"/usr\"]", &readable);
+    assert!(JobPolicy::parse(&source).is_ok_and(|policy| policy.runs == 2 && policy.readable.len() == 2));
+    let mut house = House::new(User::Own, &site).configured("job_policy = \"default\"", "job_policy = \"world.toml\"");
+    std::fs::write(house.path("world.toml"), source).expect("policy");
     house.start();
     let (buyer, seller) = house.people().await;
-    let chance = "test $(od -An -N1 -tu1 /dev/urandom) -lt 128";
+    let changed = world.path().join("changed");
+    let word = "4.8172";
+    let once = format!("! test -e {} && sleep {word}", changed.display());
     let of = |argv: Value| json!({"verify": {"type": "exit_0", "argv": argv}});
-    let contract = house.delivered(&buyer, &seller, of(json!(["/bin/sh", "-c", chance])), b"").await;
+    let contract = house.delivered(&buyer, &seller, of(json!(["/bin/sh", "-c", once])), b"").await;
+    let begun = Instant::now();
+    while processes_with(&format!("sleep\0{word}")) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the first run does not begin");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    std::fs::write(&changed, "").expect("change");
     let told = contract_when(&buyer, &contract, |contract| contract["look"].is_object()).await;
     assert_eq!(told["state"], "delivered");
     assert!(told["look"]["reason"].as_str().is_some_and(|why| why.contains("the runs disagree")), "{told:#}");
@@ -197,7 +211,7 @@ async fn runs_that_disagree_move_nothing_and_a_missing_program_fails() {
     let told = contract_when(&buyer, &contract, ended).await;
     assert_eq!(told["state"], "refunded");
     let evidence = buyer.evidence(&contract).await.expect("evidence");
-    assert_eq!(evidence["attestations"].as_array().map(Vec::len), Some(20));
+    assert_eq!(evidence["attestations"].as_array().map(Vec::len), Some(4));
     assert_eq!(evidence["attestations"][0]["exit"]["refused"], "exec");
     assert_eq!((house.balance(&buyer).await, house.balance(&seller).await), (900, 0));
 }

@@ -150,7 +150,7 @@ fn letter(i: u64) -> Change {
         acked: i.is_multiple_of(2).then(|| at(i)),
         visible_from: None,
         meta: json!({"from_verified": true, "relay_verified": true}).as_object().cloned().unwrap_or_default(),
-        envelope,
+        envelope: envelope.into(),
     })
 }
 
@@ -169,7 +169,7 @@ fn sent(id: String, domain: Domain, at: Timestamp, envelope: Value) -> Job {
         delivered: Vec::new(),
         failed: Vec::new(),
         domain,
-        envelope,
+        envelope: envelope.into(),
     };
     let place = verifica::mail::talk::sent(&job).expect("filed");
     job.job = verifica::mail::talk::job_towards(&job, &place).expect("a job");

@@ -331,9 +331,15 @@ pub const STORE_BATCH_MAX: usize = 256;
 pub const STORE_BUSY_MS: u64 = 5_000;
 pub const STORE_RETRY_AFTER_SECONDS: u64 = 5;
 pub const STORE_WRITER_CACHE_KIB: i64 = 32_768;
+/// Of what the writer remembers beside the file, in each of two generations: agents by the bytes of their cards, accounts
+/// and counters by their number.
+pub const STORE_KEPT_BYTES: usize = 1_048_576;
+pub const STORE_KEPT_ROWS: usize = 4_096;
+/// Threads that sign what the writer has decided, where there are processors for them.
+pub const STORE_SIGNERS_MAX: usize = 4;
 pub const STORE_READER_CACHE_KIB: i64 = 4_096;
 /// Pages in the log at which they are moved into the file.
-pub const STORE_WAL_PAGES: i64 = 4_096;
+pub const STORE_WAL_PAGES: i64 = 8_192;
 /// The same by SQLite itself, should ours not keep up.
 pub const STORE_WAL_BACKSTOP_PAGES: i64 = 16_384;
 /// Pages in the log at which long readers are waited for, and how long.

@@ -82,7 +82,9 @@ async fn append(store: &Store, op: String, bytes: usize) -> Result<u64, StoreErr
     let outcome = store.transact(move |view| {
         let n = view.journal_last() + 1;
         let mut paid = entry(n, &[(CASA, -1), ("ana@mar.example", 1)]);
-        paid.doc["refs"]["op"] = op.clone().into();
+        let mut doc = paid.doc.into_value();
+        doc["refs"]["op"] = op.clone().into();
+        paid.doc = doc.into();
         let data = serde_json::Value::from("x".repeat(bytes));
         let changes = vec![
             Change::Journal(paid),

@@ -336,6 +336,7 @@ async fn trouble_in_discovery_is_transient_and_anchors_nothing() {
         (TxtAnswer::Failed("SERVFAIL".into()), "SERVFAIL"),
         (record(format!("v=nyx51; url=http://10.0.0.1; sig={key}")), "no https url"),
         (record(format!("v=nyx51; url=https://10.0.0.1; sig={key}")), "not public"),
+        (record(format!("v=nyx51; url=https://localhost:1; sig={key}")), "not dialled"),
         (record("v=nyx51; url=https://rio.example; sig=AAAA".into()), "not a key"),
         (
             TxtAnswer::Records(vec!["v=nyx51; url=https://a.example".into(), "v=nyx51; url=https://b.example".into()]),
@@ -359,6 +360,9 @@ async fn trouble_in_discovery_is_transient_and_anchors_nothing() {
         };
         let (status, body) = house.post("/inbound", &stranger.envelope(&["anamar@mar.example"], json!({}))).await;
         assert_eq!((status, &body["rule"]), (421, &json!(311)), "{expected}: {body}");
+        for told in [reason, body["reason"].as_str().unwrap_or_default()] {
+            assert!(!told.contains("127.0.0.1") && !told.contains("::1"), "a name's private address shows: {told}");
+        }
         let pins = house.running().doors.store.read(|reader| reader.pins("", 10)).await.expect("pins");
         assert!(pins.is_empty());
     }

@@ -1,6 +1,7 @@
 //! What the store promises, asked of it through its own doors.
 
 mod store_fixture;
+mod store_late;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -731,7 +732,7 @@ async fn the_log_starts_over_instead_of_growing() {
     let place = Place::new();
     let data = Value::from("x".repeat(256 * 1_024));
     let mut longest = 0;
-    for i in 0..240 {
+    for i in 0..480 {
         let event = Change::Event { name: "big", at: at(i), actor: "ana@mar.example".into(), data: data.clone() };
         place.put(vec![event]).await.expect("written");
         longest = longest.max(std::fs::metadata(place.folder().join("house.db-wal")).expect("a log").len());

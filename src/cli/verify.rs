@@ -258,7 +258,13 @@ fn from_card(card: Value, how: &str) -> Result<Trust, String> {
         return Ok(Trust { keys: card.keys, how: how.to_owned(), open: false, domain: Some(domain), address: None });
     }
     let card = AgentCard::parse(card).map_err(|r| r.reason)?;
-    Ok(Trust { keys: vec![card.sig], how: how.to_owned(), open: false, domain: None, address: Some(card.address) })
+    Ok(Trust {
+        keys: vec![card.sig],
+        how: how.to_owned(),
+        open: false,
+        domain: None,
+        address: Some(card.address.clone()),
+    })
 }
 
 /// The keys that the house says its documents, or this agent's, are signed with.
@@ -292,7 +298,7 @@ async fn from_house(house: &HouseClient, doc: &Value) -> Result<Trust, Failure> 
         how: format!("the card of {by}, certified by {domain}, as answered by {}", house.url()),
         open,
         domain: None,
-        address: Some(agent.address),
+        address: Some(agent.address.clone()),
     })
 }
 

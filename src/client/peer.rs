@@ -234,8 +234,12 @@ impl Resolve for JudgedDns {
                 }
             }
             match refused {
-                // A name with one inadmissible address is somebody probing; none of its addresses is dialled.
-                Some(why) => Err(why.into()),
+                // A name with one inadmissible address is somebody probing; none of its addresses is dialled. Where it
+                // leads is for the log: who asks must not learn what names mean inside this network.
+                Some(why) => {
+                    tracing::info!(event = "name_leads_inside", name = name.as_str(), why);
+                    Err(format!("{} leads to an address that is not dialled from here", name.as_str()).into())
+                }
                 None if admitted.is_empty() => Err(format!("{} has no address", name.as_str()).into()),
                 None => Ok(Box::new(admitted.into_iter()) as Addrs),
             }
@@ -326,6 +330,6 @@ mod tests {
         let peers = Peers::new(&tls, AddressRule::default()).expect("peers");
         let base = Base::judged("https://localhost:1").expect("base");
         let fault = peers.get(&base, "/x", None, 10).await.expect_err("localhost");
-        assert!(fault.0.contains("not public"), "{}", fault.0);
+        assert!(fault.0.contains("not dialled") && !fault.0.contains("127.0.0.1"), "{}", fault.0);
     }
 }

@@ -9,12 +9,13 @@ use crate::limits;
 use crate::record::ledger::ContractKindText;
 use crate::record::{Change, Contract, ContractState, House};
 use crate::refusal::Refusal;
+use crate::wire::Doc;
 use crate::wire::address::Address;
 use crate::wire::digest::Sha256;
 use crate::wire::quote::ContractKind;
 use serde_json::{Map, Value, json};
 
-pub(super) fn bond(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn bond(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let (house, now, poster) = (doing.ctx.house, doing.now(), doing.sender().clone());
     let claim = doing.required_text("claim")?;
     if claim.chars().count() > limits::CLAIM_CHARS_MAX {
@@ -73,7 +74,7 @@ pub(super) fn bond(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     let extra = Map::from_iter([("asiento".to_owned(), Value::from(entry.id.as_str()))]);
     contract.history.push(item(doing, extra));
     doing.change(Change::InsertContract(contract.clone()));
-    let body = json!({"contract": contract.to_json(), "asiento": entry.doc});
+    let body = Doc::from(json!({"contract": contract.to_json()})).with("asiento", entry.doc);
     doing.receipt(Receipt {
         to: concerned(&contract, house),
         thread: Some(contract.id.clone()),
@@ -83,7 +84,7 @@ pub(super) fn bond(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     Ok(body)
 }
 
-pub(super) fn forfeit(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn forfeit(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let contract = doing.contract()?;
     may(Act::Forfeit, &contract, doing.sender(), doing.ctx.house, doing.now())?;
     let reason = doing.label("reason", limits::NOTE_CHARS_MAX)?;

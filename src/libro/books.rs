@@ -86,11 +86,15 @@ impl<'a> Books<'a> {
         // The journal's times never fall, whatever the clock does: a range of time is a range of entries.
         self.last_at = self.last_at.max(now);
         let id = ids.uuid();
-        let doc = house.signed(json!({
-            "id": id, "n": self.last, "at": self.last_at, "house": house.domain, "concept": posting.concept,
-            "lines": posting.lines, "meta": posting.meta, "refs": posting.refs,
-        }));
-        let entry = Entry { n: self.last, id, at: self.last_at, lines: posting.lines, doc };
+        let (n, at, lines) = (self.last, self.last_at, posting.lines);
+        let (stated, moves, domain) = (id.clone(), lines.clone(), house.domain.clone());
+        let doc = house.signed_later(move || {
+            json!({
+                "id": stated, "n": n, "at": at, "house": domain, "concept": posting.concept, "lines": moves,
+                "meta": posting.meta, "refs": posting.refs,
+            })
+        });
+        let entry = Entry { n, id, at, lines, doc };
         self.changes.push(Change::Journal(entry.clone()));
         Ok(entry)
     }

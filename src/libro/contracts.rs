@@ -16,6 +16,7 @@ use crate::record::ledger::ContractKindText;
 use crate::record::{Change, Contract, ContractState, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
+use crate::wire::Doc;
 use crate::wire::address::{Address, SystemName};
 use crate::wire::amount::Amount;
 use crate::wire::card::AgentCard;
@@ -65,7 +66,7 @@ fn is_clock_order(letter: &Value) -> bool {
         && letter.get("from") == letter.pointer("/to/0")
 }
 
-pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let (house, now) = (doing.ctx.house, doing.now());
     let quote = doing.body.get("quote").unwrap_or(&Value::Null);
     let quote = Quote::parse(quote, &house.domain, doing.sender(), now, house.settings.fee_bps)?;
@@ -131,20 +132,28 @@ pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     doing.event("first_quote", &quote.buyer, json!({"contract": contract.id, "kind": quote.kind.as_str()}));
 
     let mut body = json!({"contract": contract.to_json(), "cotizacion_sha256": quote.sha256});
-    put(&mut body, "asiento", entry.as_ref().map(|entry| entry.doc.clone()));
     let mandate = mandate.map(|mandate| json!(mandate));
     put(&mut body, "mandate", mandate.clone());
+    let asiento = entry.as_ref().map(|entry| entry.doc.clone());
     doing.receipt(Receipt {
         to: contract.parties(),
         thread: Some(contract.id.clone()),
-        body,
+        body: with_entry(body, asiento.clone()),
         entry: entry.as_ref().map(|entry| (entry, rates)),
     });
     deadline_notice(doing, &contract);
-    Ok(json!({"contract": contract.to_json(), "asiento": entry.map(|entry| entry.doc), "mandate": mandate}))
+    let result = json!({"contract": contract.to_json(), "asiento": null, "mandate": mandate});
+    Ok(with_entry(result, asiento))
 }
 
-pub(super) fn deliver(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+fn with_entry(doc: Value, entry: Option<Doc>) -> Doc {
+    match entry {
+        Some(entry) => Doc::from(doc).with("asiento", entry),
+        None => doc.into(),
+    }
+}
+
+pub(super) fn deliver(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let (house, now) = (doing.ctx.house, doing.now());
     let mut contract = doing.contract()?;
     may(Act::Deliver, &contract, doing.sender(), house, now)?;
@@ -179,17 +188,17 @@ pub(super) fn deliver(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     doing.receipt(Receipt {
         to: contract.parties(),
         thread: Some(contract.id.clone()),
-        body: json!({"contract": contract.to_json()}),
+        body: json!({"contract": contract.to_json()}).into(),
         entry: None,
     });
     if let Ok(review_ends) = expiry(&contract, house) {
         let order = json!({"op": Op::Expire.as_str(), "contract": contract.id});
         doing.order(contract.id.clone(), review_ends, order);
     }
-    Ok(json!({"contract": contract.to_json()}))
+    Ok(json!({"contract": contract.to_json()}).into())
 }
 
-pub(super) fn release(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn release(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let contract = doing.contract()?;
     may(Act::Release, &contract, doing.sender(), doing.ctx.house, doing.now())?;
     if contract.kind() == ContractKind::Bond {
@@ -208,7 +217,7 @@ pub(super) fn release(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     end(doing, contract, Ending { movement, kind: "release", state: ContractState::Released, extra })
 }
 
-pub(super) fn refund(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn refund(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let contract = doing.contract()?;
     may(Act::Refund, &contract, doing.sender(), doing.ctx.house, doing.now())?;
     let extra = said_of(doing, &contract, false)?;
@@ -222,7 +231,7 @@ pub(super) fn refund(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     end(doing, contract, Ending { movement, kind: "refund", state: ContractState::Refunded, extra })
 }
 
-pub(super) fn reclaim(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn reclaim(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let contract = doing.contract()?;
     let house = doing.ctx.house;
     may(Act::Reclaim, &contract, doing.sender(), house, doing.now())?;
@@ -245,7 +254,7 @@ pub(super) fn reclaim(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     end(doing, contract, Ending { movement, kind: "reclaim", state: ContractState::Refunded, extra })
 }
 
-pub(super) fn expire(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn expire(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let house = doing.ctx.house;
     if !doing.sender().is_system(&house.domain, SystemName::Libro) {
         return Err(Refusal::new(Rule::NotAParty, "only the clock of the house may expire a contract"));
@@ -276,7 +285,7 @@ pub(super) struct Ending {
 
 /// The one way in which a contract ends: one entry empties what it holds, its state becomes terminal, the arbiter's work
 /// on it is over, and every party is told.
-pub(super) fn end(doing: &mut Doing<'_, '_>, mut contract: Contract, ending: Ending) -> Result<Value, Refusal> {
+pub(super) fn end(doing: &mut Doing<'_, '_>, mut contract: Contract, ending: Ending) -> Result<Doc, Refusal> {
     let rates = Rates::of(&contract, doing.ctx.house.settings.fee_bps);
     let (verb, kind) = (doing.name.as_str(), contract.kind().as_str());
     let about = if contract.concept.is_empty() { claim(&contract) } else { contract.concept.as_str() };
@@ -304,7 +313,8 @@ pub(super) fn end(doing: &mut Doing<'_, '_>, mut contract: Contract, ending: End
             doing.change(Change::ForgetEvidence { contract: contract.id.clone() });
         }
     }
-    let mut body = json!({"contract": contract.to_json(), "asiento": entry.doc});
+    let mut body = json!({"contract": contract.to_json()});
+    let result = Doc::from(body.clone()).with("asiento", entry.doc.clone());
     let silence = (doing.name == Op::Expire).then(|| {
         "the deadline and the review window passed without an objection: the delivery counts as accepted by silence"
             .into()
@@ -314,8 +324,9 @@ pub(super) fn end(doing: &mut Doing<'_, '_>, mut contract: Contract, ending: End
     if contract.kind() == ContractKind::Bond {
         to = super::bonds::concerned(&contract, doing.ctx.house);
     }
+    let body = Doc::from(body).with("asiento", entry.doc.clone());
     doing.receipt(Receipt { to, thread: Some(contract.id.clone()), body, entry: Some((&entry, rates)) });
-    Ok(json!({"contract": contract.to_json(), "asiento": entry.doc}))
+    Ok(result)
 }
 
 /// Everything that a contract holds, back or forth, without a fee.
@@ -544,7 +555,7 @@ fn deadline_notice(doing: &mut Doing<'_, '_>, contract: &Contract) {
         "aviso": DEADLINE_NOTICE, "contract": contract.id, "kind": kind, "deadline": deadline, "message": message,
     });
     let after = (deadline > doing.now()).then_some(deadline);
-    doing.letter(contract.parties(), Some(contract.id.clone()), None, after, body);
+    doing.letter(contract.parties(), Some(contract.id.clone()), None, after, body.into());
 }
 
 fn no_deadline(act: &str) -> Refusal {

@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 use crate::wire::address::{Address, SystemName};
 use crate::wire::amount::Amount;
 use crate::wire::card::{AgentCard, Scope};
+use crate::wire::doc::Doc;
 use crate::wire::envelope::{Draft, Kind, Payload, Verified};
 use crate::wire::json::type_name;
 use crate::wire::quote::{OP_MEDIA, RECEIPT_MEDIA, Referrer};
@@ -34,7 +35,7 @@ pub(super) struct Doing<'c, 'v> {
 pub(super) struct Receipt<'a> {
     pub to: Vec<Address>,
     pub thread: Option<String>,
-    pub body: Value,
+    pub body: Doc,
     /// The entry whose fee and commission the receipt states, with the rates that they were computed by.
     pub entry: Option<(&'a Entry, Rates)>,
 }
@@ -183,16 +184,24 @@ impl<'c> Doing<'c, '_> {
     /// One signed letter to all recipients together; more than an envelope carries take several.
     pub fn receipt(&mut self, receipt: Receipt<'_>) {
         let envelope = self.op.envelope();
-        let mut body = receipt.body;
-        if let Some(body) = body.as_object_mut() {
-            body.insert("of".into(), envelope.id.as_str().into());
-            body.insert("op".into(), self.name.as_str().into());
-            body.insert("op_sha256".into(), self.sha256.into());
-            body.insert("from".into(), envelope.from.as_str().into());
-            if let Some((entry, rates)) = receipt.entry {
-                body.extend(slip(entry, rates, &self.ctx.house.casa()));
-            }
+        let said = [
+            ("of", envelope.id.as_str()),
+            ("op", self.name.as_str()),
+            ("op_sha256", self.sha256),
+            ("from", envelope.from.as_str()),
+        ];
+        let mut said = Map::from_iter(said.map(|(field, text)| (field.to_owned(), Value::from(text))));
+        if let Some((entry, rates)) = receipt.entry {
+            said.extend(slip(entry, rates, &self.ctx.house.casa()));
         }
+        let told = receipt.body;
+        let body = Doc::later(move || {
+            let mut body = told.into_value();
+            if let Some(body) = body.as_object_mut() {
+                body.extend(said);
+            }
+            body
+        });
         let thread = receipt.thread.or_else(|| envelope.thread.clone());
         let in_reply_to = Some(envelope.id.clone());
         for to in receipt.to.chunks(limits::RECIPIENTS_MAX) {
@@ -204,8 +213,9 @@ impl<'c> Doing<'c, '_> {
     /// operation comes in by, which checks it like any other.
     pub fn order(&mut self, thread: String, after: Timestamp, body: Value) {
         let libro = self.ctx.house.address(SystemName::Libro);
-        let doc = self.ctx.house.letter(Draft {
-            id: self.ids.uuid(),
+        let id = self.ids.uuid();
+        let draft = Draft {
+            id: id.clone(),
             from: libro.clone(),
             to: vec![libro.clone()],
             kind: Kind::Task,
@@ -216,8 +226,10 @@ impl<'c> Doing<'c, '_> {
             in_reply_to: None,
             payload: Payload::Clear { media: OP_MEDIA.into(), body },
             more: Map::new(),
-        });
-        self.letters.push(Letter { doc, to: vec![libro], via: "libro", deliver_after: Some(after) });
+        };
+        let doc = self.ctx.house.signed_later(move || draft.into_doc());
+        let deliver_after = Some(after);
+        self.letters.push(Letter { id, doc, to: vec![libro], via: "libro", deliver_after, order: true });
     }
 
     pub fn letter(
@@ -226,22 +238,28 @@ impl<'c> Doing<'c, '_> {
         thread: Option<String>,
         in_reply_to: Option<String>,
         deliver_after: Option<Timestamp>,
-        body: Value,
+        body: Doc,
     ) {
-        let doc = self.ctx.house.letter(Draft {
-            id: self.ids.uuid(),
-            from: self.ctx.house.address(SystemName::Libro),
-            to: to.clone(),
-            kind: Kind::Receipt,
-            created: self.ctx.now,
-            expires: None,
-            deliver_after,
-            thread,
-            in_reply_to,
-            payload: Payload::Clear { media: RECEIPT_MEDIA.into(), body },
-            more: Map::new(),
+        let id = self.ids.uuid();
+        let from = self.ctx.house.address(SystemName::Libro);
+        let (stated, recipients, created) = (id.clone(), to.clone(), self.ctx.now);
+        let doc = self.ctx.house.signed_later(move || {
+            let draft = Draft {
+                id: stated,
+                from,
+                to: recipients,
+                kind: Kind::Receipt,
+                created,
+                expires: None,
+                deliver_after,
+                thread,
+                in_reply_to,
+                payload: Payload::Clear { media: RECEIPT_MEDIA.into(), body: body.into_value() },
+                more: Map::new(),
+            };
+            draft.into_doc()
         });
-        self.letters.push(Letter { doc, to, via: "libro", deliver_after });
+        self.letters.push(Letter { id, doc, to, via: "libro", deliver_after, order: false });
     }
 }
 

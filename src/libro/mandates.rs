@@ -11,12 +11,13 @@ use crate::record::agent::stands;
 use crate::record::{Change, Mandate, MandateState};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
+use crate::wire::Doc;
 use crate::wire::address::Address;
 use crate::wire::amount::Amount;
 use crate::wire::quote::Quote;
 use serde_json::{Map, Value, json};
 
-pub(super) fn mandate(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn mandate(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let grantor = doing.sender().clone();
     let grantee = doing.required_address("grantee")?;
     if grantee == grantor {
@@ -57,10 +58,10 @@ pub(super) fn mandate(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     doing.receipt(Receipt {
         to: vec![mandate.grantor.clone(), mandate.grantee.clone()],
         thread: mandate.chain.first().cloned(),
-        body: json!({"mandate": mandate}),
+        body: json!({"mandate": mandate}).into(),
         entry: None,
     });
-    Ok(json!({"mandate": mandate}))
+    Ok(json!({"mandate": mandate}).into())
 }
 
 /// The mandate of a metered contract: the buyer lets the seller charge up to the price.
@@ -98,7 +99,7 @@ pub(super) fn of_contract(doing: &mut Doing<'_, '_>, quote: &Quote, contract: &s
     Ok(mandate)
 }
 
-pub(super) fn charge(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn charge(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let leaf = named(doing)?;
     if &leaf.grantee != doing.sender() {
         return Err(Refusal::new(Rule::NotAParty, "only its grantee may charge a mandate"));
@@ -133,13 +134,13 @@ pub(super) fn charge(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     doing.receipt(Receipt {
         to: distinct(links.iter().flat_map(|m| [m.grantor.clone(), m.grantee.clone()])),
         thread: leaf.chain.first().cloned(),
-        body: json!({"asiento": entry.doc, "mandate": leaf, "chain": chain}),
+        body: Doc::from(json!({"mandate": leaf, "chain": chain})).with("asiento", entry.doc.clone()),
         entry: Some((&entry, rates)),
     });
-    Ok(json!({"asiento": entry.doc, "mandate": leaf}))
+    Ok(Doc::from(json!({"mandate": leaf})).with("asiento", entry.doc))
 }
 
-pub(super) fn revoke(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn revoke(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let named = named(doing)?;
     let sender = doing.sender().clone();
     let above = named.chain.iter().filter_map(|id| doing.ctx.view.mandate(id));
@@ -156,7 +157,7 @@ pub(super) fn revoke(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
         doing.control(doing.refs())?;
     }
     let revoked: Vec<&str> = affected.iter().map(|mandate| mandate.id.as_str()).collect();
-    let body = json!({"revoked": revoked, "by": sender});
+    let body = Doc::from(json!({"revoked": revoked, "by": sender}));
     doing.receipt(Receipt {
         to: distinct(affected.iter().flat_map(|m| [m.grantor.clone(), m.grantee.clone()])),
         thread: named.chain.first().cloned(),

@@ -46,6 +46,7 @@ use crate::record::{Cards, Change, House, Letter, OperationRecord, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::address::Address;
+use crate::wire::doc::Doc;
 use crate::wire::envelope::{Envelope, Verified};
 use crate::wire::quote::OP_MEDIA;
 use doing::{Doing, Standing};
@@ -62,7 +63,7 @@ pub struct Ctx<'a> {
 /// An operation that was applied now, or had been before.
 #[derive(Clone, Debug)]
 pub struct Operated {
-    pub result: Value,
+    pub result: Doc,
     /// Receipts and notices; none for a repetition, whose letters were committed with its first delivery.
     pub letters: Vec<Letter>,
     pub duplicate: bool,

@@ -7,11 +7,12 @@ use super::doing::{Doing, Receipt, bad};
 use crate::limits;
 use crate::record::{Change, SealRecord};
 use crate::refusal::Refusal;
+use crate::wire::Doc;
 use crate::wire::card::Visibility;
 use crate::wire::digest::Sha256;
 use serde_json::{Value, json};
 
-pub(super) fn notarize(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn notarize(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let sha256 = doing.text("sha256")?.and_then(Sha256::parse);
     let sha256 = sha256.ok_or_else(|| bad("sha256 must be 64 hex digits"))?.hex();
     let by = doing.sender().clone();
@@ -46,7 +47,7 @@ pub(super) fn notarize(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
             (sello, false)
         }
     };
-    let body = json!({"seal": sello, "existing": existing});
+    let body = Doc::from(json!({"seal": sello, "existing": existing}));
     doing.receipt(Receipt { to: vec![by], thread: None, body: body.clone(), entry: None });
     Ok(body)
 }

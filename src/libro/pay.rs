@@ -10,9 +10,10 @@ use crate::refusal::{Refusal, Rule};
 use crate::wire::address::Address;
 use crate::wire::amount::Amount;
 use crate::wire::card::{AgentCard, InboxPolicy};
-use serde_json::{Value, json};
+use crate::wire::doc::Doc;
+use serde_json::json;
 
-pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
+pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let (house, from) = (doing.ctx.house, doing.sender().clone());
     let to = doing.required_address("to")?;
     let refuse = |why: String| Err(Refusal::new(Rule::CannotPayTo, why));
@@ -43,13 +44,11 @@ pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Value, Refusal> {
     if notified {
         recipients.push(to.clone());
     }
-    let mut body =
-        json!({"asiento": entry.doc, "pay": {"from": from, "to": to, "amount": amount.tokens(), "concept": concept}});
-    doing.receipt(Receipt { to: recipients, thread: None, body: body.clone(), entry: None });
-    if let Some(body) = body.as_object_mut() {
-        body.insert("notified".into(), notified.into());
-    }
-    Ok(body)
+    let mut body = json!({"pay": {"from": from, "to": to, "amount": amount.tokens(), "concept": concept}});
+    let told = Doc::from(body.clone()).with("asiento", entry.doc.clone());
+    doing.receipt(Receipt { to: recipients, thread: None, body: told, entry: None });
+    body["notified"] = notified.into();
+    Ok(Doc::from(body).with("asiento", entry.doc))
 }
 
 /// A secret agent does not exist for those who may not see it.

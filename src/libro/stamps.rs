@@ -9,6 +9,7 @@ use crate::limits;
 use crate::record::agent::{messages_only, stands};
 use crate::record::{Change, OperationRecord};
 use crate::refusal::{Refusal, Rule};
+use crate::wire::Doc;
 use crate::wire::address::Address;
 use crate::wire::amount::Amount;
 use crate::wire::envelope::Verified;
@@ -63,7 +64,7 @@ pub fn topup(
     amount: Amount,
     concept: Option<&str>,
     meta: Map<String, Value>,
-) -> Result<Value, Refusal> {
+) -> Result<Doc, Refusal> {
     let casa = ctx.house.casa();
     if account == &casa {
         return Err(Refusal::new(Rule::CannotPayTo, "the house's own account is where tokens come from"));
@@ -89,7 +90,7 @@ pub struct Issue {
 /// The signed entry of an issue, made now or by the same request before.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    pub entry: Value,
+    pub entry: Doc,
     pub duplicate: bool,
 }
 

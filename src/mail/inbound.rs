@@ -17,8 +17,9 @@ use crate::record::{SeenRecord, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::address::{Address, SystemName};
-use crate::wire::{AgentCard, Envelope};
+use crate::wire::{AgentCard, Doc, Envelope};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// `POST /inbound`. `cards` holds what [`libro::cards_needed`] asked for.
 pub fn inbound(
@@ -61,11 +62,11 @@ pub fn inbound(
         books: Books::open(view),
         rows: Vec::new(),
         letters: Vec::new(),
-        results: Map::new(),
+        results: BTreeMap::new(),
         repeated: false,
         counted: rate.as_ref().map_or(0, |(_, counted)| *counted),
         hits,
-        stamped: view.operation(&envelope.from, &stamp_key(&envelope.id)).is_some(),
+        stamped: false,
     };
     let mut accepted = earlier.clone();
     let mut rejected: Vec<(&Address, Refusal)> = Vec::new();
@@ -78,7 +79,7 @@ pub fn inbound(
     let duplicate = !earlier.is_empty() || desk.repeated;
     let mut changes: Vec<Change> =
         rate.into_iter().map(|(key, _)| Change::CountRate { key, at: now, hits: desk.hits }).collect();
-    let reply = answer(&accepted, &rejected, &desk.results, duplicate);
+    let reply = answer(&accepted, &rejected, std::mem::take(&mut desk.results), duplicate);
     if accepted.len() > earlier.len() {
         changes.extend(desk.books.into_changes());
         changes.extend(desk.rows);
@@ -147,13 +148,13 @@ struct Desk<'a> {
     books: Books<'a>,
     rows: Vec<Change>,
     letters: Vec<Letter>,
-    results: Map<String, Value>,
+    results: BTreeMap<String, Doc>,
     /// An operation had been applied before.
     repeated: bool,
     /// The sender's letters in this minute, and what this envelope adds to them.
     counted: u32,
     hits: u32,
-    /// The envelope's one stamp is spent.
+    /// The envelope's one stamp was spent here and now.
     stamped: bool,
 }
 
@@ -214,7 +215,7 @@ impl Desk<'_> {
             acked: None,
             visible_from: later,
             meta,
-            envelope: envelope.doc().clone(),
+            envelope: envelope.doc().clone().into(),
         };
         self.rows.extend(record.and_then(|record| push::due(record, &mail, now)));
         self.rows.push(Change::Deliver(mail));
@@ -236,7 +237,7 @@ impl Desk<'_> {
             let record = self.ctx.view.agent(member.local());
             self.deliver(member, meta.clone(), record.as_ref());
         }
-        self.results.insert(to.to_string(), json!({"members": n, "skipped": audience.skipped}));
+        self.results.insert(to.to_string(), json!({"members": n, "skipped": audience.skipped}).into());
         Ok(())
     }
 
@@ -255,18 +256,19 @@ impl Desk<'_> {
 
     /// One envelope carries one stamp, now and for ever: what its sender signed is one payment.
     fn stamp(&mut self, ids: &mut Ids, to: &Address, price: u64) -> Result<String, Refusal> {
-        if self.stamped {
+        let envelope = self.arrival.verified.envelope();
+        let spent = |view: &dyn View| view.operation(&envelope.from, &stamp_key(&envelope.id)).is_some();
+        if self.stamped || spent(self.ctx.view) {
             let reason = "the stamp of this envelope already paid another mailbox; send one envelope for each";
             return Err(Refusal::new(Rule::StampMissing, reason));
         }
-        let envelope = self.arrival.verified.envelope();
         let entry = libro::stamp(self.ctx, &mut self.books, ids, &self.arrival.verified, to, price)?;
         self.stamped = true;
         self.rows.push(Change::InsertOperation(OperationRecord {
             from: envelope.from.clone(),
             id: stamp_key(&envelope.id),
             sha256: self.sha256.to_owned(),
-            result: json!({"stamp": entry, "to": to}),
+            result: json!({"stamp": entry, "to": to}).into(),
             at: self.ctx.now,
         }));
         Ok(entry)
@@ -284,20 +286,22 @@ fn offered(house: &House, to: &Address) -> Result<(), Refusal> {
 }
 
 fn repeated(house: &House, view: &dyn View, envelope: &Envelope, accepted: &[Address]) -> Answer {
-    let mut body = json!({"ok": true, "code": 200, "duplicate": true, "accepted": accepted, "rejected": []});
+    let body = json!({"ok": true, "code": 200, "duplicate": true, "accepted": accepted, "rejected": []});
     let libro = house.address(SystemName::Libro);
-    if accepted.contains(&libro)
-        && let Some(operation) = view.operation(&envelope.from, &envelope.id)
-    {
-        body["results"] = json!({libro.as_str(): operation.result});
+    let operation = if accepted.contains(&libro) { view.operation(&envelope.from, &envelope.id) } else { None };
+    match operation {
+        Some(operation) => {
+            let results = BTreeMap::from([(libro.to_string(), operation.result)]);
+            Answer::new(200, with_results(body, results))
+        }
+        None => Answer::new(200, body),
     }
-    Answer::new(200, body)
 }
 
 fn answer(
     accepted: &[Address],
     rejected: &[(&Address, Refusal)],
-    results: &Map<String, Value>,
+    results: BTreeMap<String, Doc>,
     duplicate: bool,
 ) -> Answer {
     let listed: Vec<Value> = rejected
@@ -313,16 +317,24 @@ fn answer(
         })
         .collect();
     if let (true, Some((_, first))) = (accepted.is_empty(), rejected.first()) {
-        let mut answer = Answer::refused(first);
-        answer.body["accepted"] = json!([]);
-        answer.body["rejected"] = json!(listed);
-        return answer;
+        let answer = Answer::refused(first);
+        let mut body = answer.body.value().clone();
+        body["accepted"] = json!([]);
+        body["rejected"] = json!(listed);
+        return Answer { body: body.into(), ..answer };
     }
-    let mut body = json!({"ok": true, "code": 202, "accepted": accepted, "rejected": listed, "results": results});
+    let mut body = json!({"ok": true, "code": 202, "accepted": accepted, "rejected": listed});
     if duplicate {
         body["duplicate"] = true.into();
     }
-    Answer::new(202, body)
+    Answer::new(202, with_results(body, results))
+}
+
+fn with_results(mut body: Value, results: BTreeMap<String, Doc>) -> Doc {
+    Doc::later(move || {
+        body["results"] = json!(results);
+        body
+    })
 }
 
 /// Not an envelope id, so that no operation can be taken for it.

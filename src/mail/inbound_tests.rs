@@ -130,7 +130,7 @@ fn absent_secret_and_ended_recipients_answer_alike() {
         .enumerate()
         .map(|(n, name)| {
             let to = format!("{name}@mar.example");
-            let mut body = world.arrive(envelope(&format!("envelope-{n}"), LEO, &[&to], json!({}))).body;
+            let mut body = world.arrive(envelope(&format!("envelope-{n}"), LEO, &[&to], json!({}))).body.into_value();
             body["rejected"][0]["to"] = json!("x");
             body
         })

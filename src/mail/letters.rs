@@ -14,7 +14,6 @@ use crate::time::Timestamp;
 use crate::wire::address::{Address, SystemName};
 use crate::wire::envelope::{Draft, Kind, Payload};
 use crate::wire::json::canonical_sha256;
-use crate::wire::quote::OP_MEDIA;
 use serde_json::{Map, Value, json};
 
 /// What became of an envelope for one recipient, as postmaster@ tells its sender.
@@ -29,11 +28,10 @@ pub struct Fate {
 pub fn letters(house: &House, view: &dyn View, now: Timestamp, letters: Vec<Letter>) -> Vec<Change> {
     let mut changes = Vec::new();
     for letter in letters {
-        let field = |name: &str| letter.doc.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (id, from) = (field("id"), field("from"));
+        let (id, from) = (letter.id.clone(), format!("{}@{}", letter.via, house.domain));
         let later = letter.deliver_after.filter(|at| *at > now);
         for (domain, to) in by_domain(&letter.to) {
-            if domain == house.domain && later.is_none() && !is_order(&letter.doc) {
+            if domain == house.domain && later.is_none() && !letter.order {
                 for record in to.iter().filter_map(|to| view.agent(to.local())) {
                     let mail = record_of(&letter, record.local.as_str(), &id, &from, now);
                     changes.extend(push::due(&record, &mail, now));
@@ -75,8 +73,9 @@ pub fn notice(house: &House, now: Timestamp, ids: &mut Ids, original: &Value, se
         "status": if fate.delivered { "delivered" } else { "failed" },
         "reason": text::plain(&fate.reason, limits::PEER_REASON_CHARS_MAX),
     });
+    let id = ids.uuid();
     let draft = Draft {
-        id: ids.uuid(),
+        id: id.clone(),
         from: house.address(SystemName::Postmaster),
         to: vec![sender.clone()],
         kind: Kind::Receipt,
@@ -88,7 +87,8 @@ pub fn notice(house: &House, now: Timestamp, ids: &mut Ids, original: &Value, se
         payload: Payload::Clear { media: "application/json".to_owned(), body },
         more: Map::new(),
     };
-    Letter { doc: house.letter(draft), to: vec![sender.clone()], via: "postmaster", deliver_after: None }
+    let (doc, to) = (house.letter(draft).into(), vec![sender.clone()]);
+    Letter { id, doc, to, via: "postmaster", deliver_after: None, order: false }
 }
 
 /// Whether this name belongs to the house itself: nobody reads a bounce that is sent there.
@@ -115,10 +115,6 @@ pub fn undeliverable(now: Timestamp, job: &Job, fates: &[Fate]) -> Change {
     })
 }
 
-fn is_order(doc: &Value) -> bool {
-    doc.get("content").and_then(|content| content.get("media")).and_then(Value::as_str) == Some(OP_MEDIA)
-}
-
 fn record_of(letter: &Letter, local: &str, id: &str, from: &str, now: Timestamp) -> MailRecord {
     let mut meta = Map::new();
     meta.insert("via".into(), letter.via.into());
@@ -143,7 +139,7 @@ mod tests {
     fn letter(to: &[&str], deliver_after: Option<Timestamp>) -> Letter {
         let doc = envelope("receipt-01", "libro@mar.example", to, json!({"type": "receipt"}));
         let to = to.iter().map(|to| address(to)).collect();
-        Letter { doc, to, via: "libro", deliver_after }
+        Letter { id: "receipt-01".into(), doc: doc.into(), to, via: "libro", deliver_after, order: false }
     }
 
     #[test]

@@ -95,8 +95,9 @@ fn read_receipt(house: &House, now: Timestamp, ids: &mut Ids, owner: &Address, r
         return None;
     }
     let thread = record.envelope.get("thread").and_then(Value::as_str).unwrap_or(&record.id);
+    let id = ids.uuid();
     let draft = Draft {
-        id: ids.uuid(),
+        id: id.clone(),
         from: house.address(SystemName::Postmaster),
         to: vec![sender.clone()],
         kind: Kind::Receipt,
@@ -111,7 +112,8 @@ fn read_receipt(house: &House, now: Timestamp, ids: &mut Ids, owner: &Address, r
         },
         more: Map::new(),
     };
-    Some(Letter { doc: house.letter(draft), to: vec![sender], via: "postmaster", deliver_after: None })
+    let (doc, to) = (house.letter(draft).into(), vec![sender]);
+    Some(Letter { id, doc, to, via: "postmaster", deliver_after: None, order: false })
 }
 
 #[cfg(test)]
@@ -141,7 +143,7 @@ mod tests {
         let mut world = world(json!({}));
         let ids = json!({"ids": ["envelope-1", "envelope-3", "unknown-1", "envelope-1", "../bob/envelope-3", ""]});
         let answer = ack(&mut world, ids.clone());
-        assert_eq!((answer.code, answer.body), (200, json!({"acked": ["envelope-1"]})));
+        assert_eq!((answer.code, answer.body.into_value()), (200, json!({"acked": ["envelope-1"]})));
         assert_eq!(ack(&mut world, ids).body, json!({"acked": []}));
         assert!(world.mailbox("bob")[0].acked.is_none());
         assert!(world.jobs().is_empty());

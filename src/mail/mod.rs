@@ -38,14 +38,14 @@ use crate::record::House;
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Domain};
-use crate::wire::{AgentCard, Envelope, Verified};
-use serde_json::{Value, json};
+use crate::wire::{AgentCard, Doc, Envelope, Verified};
+use serde_json::json;
 
 /// What a door answers: the protocol's code, which is also the HTTP status, and the body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub code: u16,
-    pub body: Value,
+    pub body: Doc,
     /// Seconds, with a 429 or 503.
     pub retry_after: Option<u64>,
 }
@@ -71,8 +71,8 @@ pub enum Authority {
 }
 
 impl Answer {
-    pub fn new(code: u16, body: Value) -> Answer {
-        Answer { code, body, retry_after: None }
+    pub fn new(code: u16, body: impl Into<Doc>) -> Answer {
+        Answer { code, body: body.into(), retry_after: None }
     }
 
     /// A whole request refused, in the shape that a sending house reads.
@@ -83,13 +83,13 @@ impl Answer {
         if let Some(bits) = refusal.pow_bits {
             body["pow_bits"] = bits.into();
         }
-        Answer { code: refusal.code(), body, retry_after: refusal.retry_after }
+        Answer { code: refusal.code(), body: body.into(), retry_after: refusal.retry_after }
     }
 
     /// A refusal as every route but those of arriving mail says it, for a decision that is kept all the same.
     pub fn denied(refusal: &Refusal) -> Answer {
         let body = json!({"reason": refusal.reason, "rule": refusal.rule.number()});
-        Answer { code: refusal.code(), body, retry_after: refusal.retry_after }
+        Answer { code: refusal.code(), body: body.into(), retry_after: refusal.retry_after }
     }
 
     pub const fn ok(&self) -> bool {

@@ -65,7 +65,7 @@ pub fn outbound(
             log: Vec::new(),
             delivered: Vec::new(),
             failed: Vec::new(),
-            envelope: envelope.doc().clone(),
+            envelope: envelope.doc().clone().into(),
         }));
     }
     let fresh = changes.len();

@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn notices(world: &World, local: &str) -> Vec<Value> {
-        world.mailbox(local).into_iter().map(|mail| mail.envelope).collect()
+        world.mailbox(local).into_iter().map(|mail| mail.envelope.into_value()).collect()
     }
 
     /// Incident 25: a success without a usable body counted as a delivery.
@@ -309,7 +309,14 @@ mod tests {
         let libro = "libro@mar.example";
         let after = START.plus(1_000);
         let doc = envelope("order-0001", libro, &[libro], json!({"deliver_after": after, "content": content}));
-        let letter = Letter { doc, to: vec![address(libro)], via: "libro", deliver_after: Some(after) };
+        let letter = Letter {
+            id: "order-0001".into(),
+            doc: doc.into(),
+            to: vec![address(libro)],
+            via: "libro",
+            deliver_after: Some(after),
+            order: true,
+        };
         let filed = letters::letters(&world.house, &world.view, world.now, vec![letter]);
         world.view.apply(filed).expect("filed");
         world.view.apply(vec![Change::InsertContract(contract.clone())]).expect("contract");
@@ -455,8 +462,14 @@ mod tests {
     fn a_bounce_never_bounces() {
         let mut world = World::new();
         let doc = envelope("bounce-0001", "postmaster@mar.example", &["leo@b.example"], json!({"type": "receipt"}));
-        let letter =
-            Letter { doc: doc.clone(), to: vec![address("leo@b.example")], via: "postmaster", deliver_after: None };
+        let letter = Letter {
+            id: "bounce-0001".into(),
+            doc: doc.clone().into(),
+            to: vec![address("leo@b.example")],
+            via: "postmaster",
+            deliver_after: None,
+            order: false,
+        };
         let changes = letters::letters(&world.house, &world.view, world.now, vec![letter]);
         world.view.apply(changes).expect("applied");
         let job = world.jobs()[0].job.clone();

@@ -260,10 +260,10 @@ fn a_taken_secret_name_answers_as_a_reserved_one_at_every_step() {
         let code = invite(&mut world, json!({"uses": 9}));
         is(&by_oneself(&mut world, "vista", json!({"invite": code})), Rule::NameTaken);
         let ask = |world: &mut World, local: &str, more: Value| {
-            let mut answer = by_oneself(world, local, more);
-            let text = answer.body["reason"].as_str().expect("reason").replace(local, "NAME");
-            answer.body["reason"] = text.into();
-            answer
+            let answer = by_oneself(world, local, more);
+            let mut body = answer.body.value().clone();
+            body["reason"] = answer.body["reason"].as_str().expect("reason").replace(local, "NAME").into();
+            Answer { body: body.into(), ..answer }
         };
         for more in [json!({"invite": code}), json!({"invite": "none"}), json!({"ts": "NaN"}), json!({"visibility": 5})]
         {

@@ -295,7 +295,7 @@ mod tests {
             acked: None,
             visible_from: None,
             meta: meta.as_object().cloned().unwrap_or_default(),
-            envelope,
+            envelope: envelope.into(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::probe::plan::Capabilities;
 use crate::time::Timestamp;
 use crate::verdict::ProbePolicy;
 use crate::wire::address::{Address, Domain, SystemName};
+use crate::wire::doc::Doc;
 use crate::wire::key::{PublicKey, SigningKey};
 use serde_json::Value;
 
@@ -143,6 +144,11 @@ impl House {
     pub fn signed(&self, mut doc: Value) -> Value {
         self.key.sign_object(&mut doc, "signature");
         doc
+    }
+
+    /// As [`House::signed`], once somebody needs the document.
+    pub fn signed_later(&self, make: impl FnOnce() -> Value + Send + 'static) -> Doc {
+        Doc::signed_later(self.key.clone(), "signature", make)
     }
 
     /// A letter's document: from one of the house's own names, signed.

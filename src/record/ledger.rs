@@ -2,6 +2,7 @@
 
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Domain, SystemName};
+use crate::wire::doc::Doc;
 use crate::wire::quote::ContractKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ pub struct Entry {
     pub at: Timestamp,
     pub lines: Vec<Line>,
     /// The whole signed document.
-    pub doc: Value,
+    pub doc: Doc,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +182,7 @@ pub struct OperationRecord {
     pub id: String,
     /// Of the canonical envelope: the same id with another body is not a repetition.
     pub sha256: String,
-    pub result: Value,
+    pub result: Doc,
     pub at: Timestamp,
 }
 

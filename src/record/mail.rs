@@ -2,6 +2,7 @@
 
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Domain};
+use crate::wire::doc::Doc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,7 +18,7 @@ pub struct MailRecord {
     pub visible_from: Option<Timestamp>,
     /// `from_verified`, `relay_verified`, `sender_kid`, `via`, `stamp`, ...
     pub meta: Map<String, Value>,
-    pub envelope: Value,
+    pub envelope: Doc,
 }
 
 impl MailRecord {
@@ -25,7 +26,7 @@ impl MailRecord {
     pub fn to_json(&self) -> Value {
         let mut doc = self.meta.clone();
         doc.insert("received".into(), self.received.to_string().into());
-        doc.insert("envelope".into(), self.envelope.clone());
+        doc.insert("envelope".into(), self.envelope.value().clone());
         Value::Object(doc)
     }
 }
@@ -97,5 +98,5 @@ pub struct Job {
     pub delivered: Vec<Address>,
     #[serde(default)]
     pub failed: Vec<Address>,
-    pub envelope: Value,
+    pub envelope: Doc,
 }

@@ -479,7 +479,7 @@ mod tests {
     fn entry(n: u64, at: i64, lines: &[(&str, i64)]) -> Change {
         let lines = lines.iter().map(|(account, delta)| Line { account: (*account).into(), delta: *delta }).collect();
         let doc = json!({"house": "a.example"});
-        Change::Journal(Entry { n, id: format!("e{n}"), at: Timestamp::from_millis(at), lines, doc })
+        Change::Journal(Entry { n, id: format!("e{n}"), at: Timestamp::from_millis(at), lines, doc: doc.into() })
     }
 
     #[test]

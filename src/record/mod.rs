@@ -25,6 +25,7 @@ use crate::refusal::Refusal;
 use crate::time::Timestamp;
 use crate::wire::address::Address;
 use crate::wire::card::AgentCard;
+use crate::wire::doc::Doc;
 use crate::wire::key::PublicKey;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -200,10 +201,13 @@ pub type Cards = BTreeMap<Address, Result<AgentCard, Refusal>>;
 /// A signed envelope of the house's own (receipt, notice, bounce) with those it goes to.
 #[derive(Clone, Debug)]
 pub struct Letter {
-    pub doc: Value,
+    pub id: String,
+    pub doc: Doc,
     pub to: Vec<Address>,
     /// `libro` or `postmaster`.
     pub via: &'static str,
     /// A letter for later always waits in the queue, even for a mailbox of this house.
     pub deliver_after: Option<Timestamp>,
+    /// What the house orders itself is carried out by the door that it comes in by, not read in a mailbox.
+    pub order: bool,
 }

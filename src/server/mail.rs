@@ -1,7 +1,7 @@
 //! Doors of the mail: taking in, sending, reading, acknowledging, waiting.
 
 use super::doors::{Caller, Doors};
-use super::http::Reply;
+use super::http::{JSON, Reply};
 use super::routes::{App, Call};
 use crate::ids::Ids;
 use crate::libro;
@@ -207,7 +207,7 @@ pub fn page(given: Option<&str>, default: usize, max: usize) -> usize {
 }
 
 pub fn answered(answer: Answer) -> Reply {
-    let mut reply = Reply::json(answer.code, answer.body);
+    let mut reply = Reply { code: answer.code, ..Reply::text(JSON, answer.body.text().to_owned()) };
     reply.retry_after = match (answer.retry_after, answer.code) {
         (Some(seconds), _) => Some(seconds.max(1)),
         (None, 429 | 503) => Some(1),

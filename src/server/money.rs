@@ -14,6 +14,7 @@ use crate::record::{Cards, Change, Contract, Decision, View};
 use crate::refusal::{Refusal, Rule};
 use crate::verdict::exported;
 use crate::wire::address::Address;
+use crate::wire::doc::Doc;
 use crate::wire::envelope::is_id;
 use crate::wire::{Amount, Sha256};
 use serde_json::{Map, Value, json};
@@ -104,7 +105,7 @@ pub async fn journal(app: &App, call: Call) -> Result<Reply, Refusal> {
     let next = entries.last().map(|entry| entry.n + 1).filter(|next| *next <= last);
     let next_account = (balances.len() == limit).then(|| balances.last().map(|(name, _)| name.clone())).flatten();
     let balances: Map<String, Value> = balances.into_iter().map(|(name, sum)| (name, sum.into())).collect();
-    let journal: Vec<Value> = entries.into_iter().map(|entry| entry.doc).collect();
+    let journal: Vec<Doc> = entries.into_iter().map(|entry| entry.doc).collect();
     Ok(Reply::ok(json!({
         "balances": balances, "journal": journal, "last": last, "next": next, "next_account": next_account,
     })))
@@ -143,11 +144,11 @@ pub async fn topup(app: &App, call: Call) -> Result<Reply, Refusal> {
         let issued = libro::issue(&ctx, &mut books, &mut Ids::from_seed(seed), &asked)?;
         Ok(Decision { changes: books.into_changes(), reply: issued })
     });
-    let Issued { mut entry, duplicate } = issued.await?;
-    if duplicate {
-        entry["duplicate"] = true.into();
-    }
-    Ok(answered(Answer::new(if duplicate { 200 } else { 201 }, entry)))
+    let Issued { entry, duplicate } = issued.await?;
+    Ok(answered(match duplicate {
+        true => Answer::new(200, entry.with("duplicate", Value::from(true).into())),
+        false => Answer::new(201, entry),
+    }))
 }
 
 /// The contract of the path, for its parties alone.

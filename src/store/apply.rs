@@ -4,6 +4,7 @@
 //! journal, lines that do not cancel out, an account below zero, a second ending of a contract, a signed entry that
 //! says something else than its lines) is refused whole, whatever the rule thought.
 
+use super::kept::{Account, Kept};
 use super::rows::{self, Rows};
 use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
@@ -17,6 +18,7 @@ use crate::wire::address::{Domain, SystemName};
 use rusqlite::{Params, params};
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
 
 pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
     match change {
@@ -37,7 +39,7 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
         Change::FileDeferred { local, at } => filing::due(rows, local, *at),
         Change::PutSeen(seen) => put_seen(rows, seen),
         Change::PutJob(job) => put_job(rows, job),
-        Change::CountRate { key, at, hits } => rows.exec(sql::COUNT_RATE, params![key, at.minute(), hits]).map(drop),
+        Change::CountRate { key, at, hits } => count_rate(rows, key, *at, *hits),
         Change::BurnNonce { key, at } => {
             fresh(rows, sql::BURN_NONCE, params![key, at.millis()], || "the nonce was used".to_owned())
         }
@@ -50,7 +52,7 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
                 operation.id,
                 operation.sha256,
                 operation.at.millis(),
-                text(&operation.result)?
+                operation.result.text()
             ];
             fresh(rows, sql::INSERT_OPERATION, row, || format!("operation {} was applied", operation.id))
         }
@@ -87,8 +89,20 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
 
 /// The domain of the house, once anything has said it.
 pub(super) fn house(rows: &Rows<'_>) -> Result<Option<Domain>, StoreError> {
-    let casa = rows.text(sql::META, [META_CASA])?;
+    let casa = bound_casa(rows)?;
     Ok(casa.as_deref().and_then(|casa| casa.split_once('@')).and_then(|(_, domain)| Domain::parse(domain).ok()))
+}
+
+/// The house's own account, which never changes once it is said.
+fn bound_casa(rows: &Rows<'_>) -> Result<Option<Arc<str>>, StoreError> {
+    if let Some(known) = rows.kept().and_then(Kept::casa) {
+        return Ok(Some(known));
+    }
+    let casa: Option<Arc<str>> = rows.text(sql::META, [META_CASA])?.map(Arc::from);
+    if let (Some(kept), Some(casa)) = (rows.kept(), &casa) {
+        kept.set_casa(casa.clone());
+    }
+    Ok(casa)
 }
 
 /// Writes down whose books these are. The first name stays.
@@ -124,9 +138,12 @@ fn put_agent(rows: &Rows<'_>, agent: &AgentRecord) -> Result<(), StoreError> {
     tag(rows, agent)
 }
 
-fn write_agent(rows: &Rows<'_>, statement: &str, agent: &AgentRecord) -> Result<usize, StoreError> {
+fn write_agent(rows: &Rows<'_>, statement: &'static str, agent: &AgentRecord) -> Result<usize, StoreError> {
     let listed = listed(agent);
     let words = if listed { words(agent) } else { String::new() };
+    if let Some(kept) = rows.kept() {
+        kept.forget_agent(agent.local.as_str());
+    }
     rows.exec(
         statement,
         params![
@@ -217,7 +234,7 @@ fn deliver(rows: &Rows<'_>, mail: &MailRecord) -> Result<(), StoreError> {
         shown.millis(),
         mail.acked.map(Timestamp::millis),
         text(&mail.meta)?,
-        text(&mail.envelope)?,
+        mail.envelope.text(),
         talk::project_of(&mail.envelope),
     ];
     if rows.exec(sql::DELIVER, row)? == 0 {
@@ -242,7 +259,7 @@ fn put_job(rows: &Rows<'_>, job: &Job) -> Result<(), StoreError> {
     if job.attempts == 0 { filing::sent(rows, job) } else { Ok(()) }
 }
 
-fn put_push(rows: &Rows<'_>, statement: &str, push: &Push) -> Result<(), StoreError> {
+fn put_push(rows: &Rows<'_>, statement: &'static str, push: &Push) -> Result<(), StoreError> {
     let row = params![push.local, push.from, push.id, push.attempts, push.first.millis(), push.wake.millis()];
     rows.exec(statement, row).map(drop)
 }
@@ -262,6 +279,13 @@ fn put_domain_card(rows: &Rows<'_>, doc: &Value) -> Result<(), StoreError> {
 }
 
 fn journal(rows: &Rows<'_>, entry: &Entry) -> Result<(), StoreError> {
+    let accounts = move_accounts(rows, entry)?;
+    write_entry(rows, entry, &accounts)
+}
+
+/// Checks that the entry follows, sums to zero and is covered, and moves the accounts. Answers the account of each line
+/// as it is after it. Where it refuses, nothing has moved.
+pub fn move_accounts(rows: &Rows<'_>, entry: &Entry) -> Result<Vec<Account>, StoreError> {
     let (last, last_at) = rows::journal_last(rows)?;
     let broken = |how: String| Err(StoreError::Bug(format!("entry {} {how}", entry.n)));
     if entry.n != last + 1 {
@@ -274,49 +298,75 @@ fn journal(rows: &Rows<'_>, entry: &Entry) -> Result<(), StoreError> {
     if sum != 0 {
         return broken(format!("sums to {sum}"));
     }
-    if !says_its_lines(entry) {
-        return broken("was signed with other lines".to_owned());
-    }
-    let n = integer(entry.n)?;
-    fresh(rows, sql::INSERT_ENTRY, params![n, entry.id, entry.at.millis(), text(&entry.doc)?], || {
-        format!("entry {} exists", entry.id)
-    })?;
-    let mut moved: Vec<(&str, i64, i64)> = Vec::with_capacity(entry.lines.len());
-    for (i, line) in entry.lines.iter().enumerate() {
-        let known = moved.iter().position(|(account, ..)| *account == line.account);
-        let (_, balance, entries) = match known {
-            Some(at) => moved.swap_remove(at),
+    let mut after = Vec::with_capacity(entry.lines.len());
+    let mut moved: Vec<(&str, Account)> = Vec::with_capacity(entry.lines.len());
+    for line in &entry.lines {
+        let known = moved.iter().position(|(account, _)| *account == line.account);
+        let Account { balance, entries } = match known {
+            Some(at) => moved.swap_remove(at).1,
             None => {
-                let row = rows.one(sql::ACCOUNT, [&line.account], |row| Ok((row.get(0)?, row.get(1)?)))?;
-                let (balance, entries): (i64, i64) = row.unwrap_or_default();
-                (line.account.as_str(), balance, entries + 1)
+                let before = rows::account_of(rows, &line.account)?;
+                Account { entries: before.entries + 1, ..before }
             }
         };
         let balance = balance.checked_add(line.delta).filter(|sum| sum.unsigned_abs() <= SAFE_INTEGER_MAX);
         let Some(balance) = balance else {
             return broken(format!("overflows {}", line.account));
         };
-        rows.exec(sql::INSERT_LINE, params![line.account, n, i as i64, line.delta, balance, entries])?;
-        moved.push((&line.account, balance, entries));
+        after.push(Account { balance, entries });
+        moved.push((&line.account, Account { balance, entries }));
     }
-    for (account, balance, entries) in moved {
-        if balance < 0 && account != casa(rows, entry)? {
-            return broken(format!("leaves {account} at {balance}"));
+    for (name, account) in &moved {
+        if account.balance < 0 && *name != &*casa(rows, entry)? {
+            return broken(format!("leaves {name} at {}", account.balance));
         }
-        rows.exec(sql::PUT_ACCOUNT, params![account, balance, entries])?;
+    }
+    for (name, account) in moved {
+        match rows.kept() {
+            Some(kept) => kept.put_account(name, account),
+            None => rows.exec(sql::PUT_ACCOUNT, params![name, account.balance, account.entries]).map(drop)?,
+        }
+    }
+    if let Some(kept) = rows.kept() {
+        kept.set_journal((entry.n, entry.at));
+    }
+    Ok(after)
+}
+
+/// The rows of an entry whose accounts have moved.
+pub fn write_entry(rows: &Rows<'_>, entry: &Entry, accounts: &[Account]) -> Result<(), StoreError> {
+    if !says_its_lines(entry) {
+        return Err(StoreError::Bug(format!("entry {} was signed with other lines", entry.n)));
+    }
+    let n = integer(entry.n)?;
+    fresh(rows, sql::INSERT_ENTRY, params![n, entry.id, entry.at.millis(), entry.doc.text()], || {
+        format!("entry {} exists", entry.id)
+    })?;
+    for (i, (line, after)) in entry.lines.iter().zip(accounts).enumerate() {
+        let row = params![line.account, n, i as i64, line.delta, after.balance, after.entries];
+        rows.exec(sql::INSERT_LINE, row)?;
+    }
+    Ok(())
+}
+
+fn count_rate(rows: &Rows<'_>, key: &str, at: Timestamp, hits: u32) -> Result<(), StoreError> {
+    let sum = rows::rate(rows, key, at)?.saturating_add(hits);
+    match rows.kept() {
+        Some(kept) => kept.put_rate((key.to_owned(), at.minute()), sum),
+        None => rows.exec(sql::PUT_RATE, params![key, at.minute(), sum]).map(drop)?,
     }
     Ok(())
 }
 
 /// The account that may be negative: that of the house whose books these are, which the first entry says.
-fn casa(rows: &Rows<'_>, entry: &Entry) -> Result<String, StoreError> {
-    if let Some(casa) = rows.text(sql::META, [META_CASA])? {
+fn casa(rows: &Rows<'_>, entry: &Entry) -> Result<Arc<str>, StoreError> {
+    if let Some(casa) = bound_casa(rows)? {
         return Ok(casa);
     }
     let house = entry.doc.get("house").and_then(Value::as_str).and_then(|domain| Domain::parse(domain).ok());
     let house = house.ok_or_else(|| StoreError::Bug(format!("entry {} does not say its house", entry.n)))?;
     bind_house(rows, &house)?;
-    Ok(house.system(SystemName::Casa).to_string())
+    Ok(house.system(SystemName::Casa).as_str().into())
 }
 
 /// What is signed is what is counted.
@@ -399,13 +449,23 @@ fn chain(rows: &Rows<'_>, mandate: &Mandate) -> Result<(), StoreError> {
 }
 
 /// An insert whose row must be new, and the number that it got.
-fn numbered(rows: &Rows<'_>, sql: &str, row: impl Params, what: impl FnOnce() -> String) -> Result<i64, StoreError> {
+fn numbered(
+    rows: &Rows<'_>,
+    sql: &'static str,
+    row: impl Params,
+    what: impl FnOnce() -> String,
+) -> Result<i64, StoreError> {
     fresh(rows, sql, row, what)?;
     Ok(rows.last_number())
 }
 
 /// An insert whose row must be new.
-fn fresh(rows: &Rows<'_>, sql: &str, row: impl Params, what: impl FnOnce() -> String) -> Result<(), StoreError> {
+fn fresh(
+    rows: &Rows<'_>,
+    sql: &'static str,
+    row: impl Params,
+    what: impl FnOnce() -> String,
+) -> Result<(), StoreError> {
     rows.exec(sql, row).map(drop).map_err(|fault| conflict(fault, what))
 }
 

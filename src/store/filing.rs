@@ -227,7 +227,7 @@ fn said(row: &Row<'_>) -> Result<Option<Said>, StoreError> {
         Some(_) => {
             let job: Job = rows::document(row, 8)?;
             let read = row.get::<_, Option<String>>(4)?.zip(instant(5)?);
-            (job.envelope, Way::Out { status: job.status, read })
+            (job.envelope.into_value(), Way::Out { status: job.status, read })
         }
     };
     Ok(Some(Said { id: row.get(0)?, at: rows::instant(row, 1)?, seq: row.get(2)?, envelope, way }))

@@ -15,6 +15,8 @@
 mod apply;
 mod claim;
 mod filing;
+mod kept;
+mod late;
 mod reader;
 mod rows;
 mod schema;
@@ -119,16 +121,14 @@ impl Store {
         T: Send + 'static,
         F: Fn(&dyn View) -> Decided<T> + Send + Sync + 'static,
     {
-        self.command(move |rows| {
+        self.run(move |rows| {
             let decided = rule(rows);
             // A decision over records that could not be read is no decision, even if it is a refusal.
             if let Some(fault) = rows.take_fault() {
                 return Err(Denied::Store(fault));
             }
             let decision = decided.map_err(Denied::Refused)?;
-            for change in &decision.changes {
-                apply::apply(rows, change)?;
-            }
+            late::make(rows, decision.changes)?;
             Ok(decision.reply)
         })
         .await
@@ -170,7 +170,20 @@ impl Store {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    async fn command<T, F>(&self, work: F) -> Result<T, Denied>
+    /// Runs statements inside one durable transaction, after everything that was decided before them.
+    async fn command<T, F>(&self, mut work: F) -> Result<T, Denied>
+    where
+        T: Send + 'static,
+        F: FnMut(&Rows<'_>) -> Result<T, Denied> + Send + 'static,
+    {
+        self.run(move |rows| {
+            late::settle(rows)?;
+            work(rows)
+        })
+        .await
+    }
+
+    async fn run<T, F>(&self, work: F) -> Result<T, Denied>
     where
         T: Send + 'static,
         F: FnMut(&Rows<'_>) -> Result<T, Denied> + Send + 'static,

@@ -69,7 +69,7 @@ pub struct Pool {
     path: PathBuf,
 }
 
-impl Reader<'_> {
+impl<'c> Reader<'c> {
     pub fn domain_card(&self) -> Result<Option<Value>, StoreError> {
         self.0.one(sql::DOMAIN_CARD, [], |row| rows::document(row, 0))
     }
@@ -259,7 +259,7 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn rows(&self) -> &Rows<'_> {
+    pub(super) fn rows(&self) -> &Rows<'c> {
         &self.0
     }
 }

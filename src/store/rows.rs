@@ -3,7 +3,8 @@
 //! [`View`] cannot report an error, so the first read that fails is latched: from then on the view answers nothing, and
 //! whoever ran the rule discards its decision and reports the fault. No decision is ever made on missing data.
 
-use super::{StoreError, sql};
+use super::kept::{Account, Kept};
+use super::{StoreError, late, sql};
 use crate::limits;
 use crate::record::{
     AccountPage, AgentRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
@@ -12,22 +13,40 @@ use crate::record::{
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Local};
 use crate::wire::card::AgentCard;
+use crate::wire::doc::Doc;
 use crate::wire::key::PublicKey;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{CachedStatement, Connection, Params, Row, Statement, params};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::cell::RefCell;
 
 /// A connection inside a transaction.
 pub struct Rows<'c> {
     conn: &'c Connection,
+    /// What the writer remembers; a reader sees its snapshot and nothing else.
+    kept: Option<&'c Kept>,
+    /// The statements used so far: finding one again costs less here than among all that the connection knows.
+    statements: RefCell<Vec<(&'static str, Option<CachedStatement<'c>>)>>,
     fault: RefCell<Option<StoreError>>,
 }
 
 impl<'c> Rows<'c> {
     pub fn new(conn: &'c Connection) -> Self {
-        Rows { conn, fault: RefCell::new(None) }
+        Rows { conn, kept: None, statements: RefCell::new(Vec::new()), fault: RefCell::new(None) }
+    }
+
+    /// As the writer sees its own transaction.
+    pub fn keeping(conn: &'c Connection, kept: &'c Kept) -> Self {
+        Rows { kept: Some(kept), ..Rows::new(conn) }
+    }
+
+    pub fn kept(&self) -> Option<&'c Kept> {
+        self.kept
+    }
+
+    /// A number that is another one after any change of the records.
+    pub fn changes(&self) -> u64 {
+        self.conn.total_changes() + self.kept.map_or(0, Kept::writes)
     }
 
     /// The first read that failed since the last call.
@@ -37,63 +56,66 @@ impl<'c> Rows<'c> {
 
     pub fn one<T>(
         &self,
-        sql: &str,
+        sql: &'static str,
         params: impl Params,
         read: impl FnOnce(&Row<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query(params)?;
-        match rows.next()? {
-            Some(row) => Ok(Some(read(row)?)),
-            None => Ok(None),
-        }
+        self.with(sql, |statement| {
+            let mut rows = statement.query(params)?;
+            match rows.next()? {
+                Some(row) => Ok(Some(read(row)?)),
+                None => Ok(None),
+            }
+        })
     }
 
     pub fn many<T>(
         &self,
-        sql: &str,
+        sql: &'static str,
         params: impl Params,
         read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query(params)?;
-        let mut out = Vec::new();
-        while let Some(row) = rows.next()? {
-            out.push(read(row)?);
-        }
-        Ok(out)
+        self.with(sql, |statement| {
+            let mut rows = statement.query(params)?;
+            let mut out = Vec::new();
+            while let Some(row) = rows.next()? {
+                out.push(read(row)?);
+            }
+            Ok(out)
+        })
     }
 
     /// As [`Rows::many`], ending before the rows read hold more than [`limits::STORE_LIST_BYTES_MAX`], so that no list of
     /// large documents fills the memory; one row is always read. Answers whether it ended early.
     pub fn many_within<T>(
         &self,
-        sql: &str,
+        sql: &'static str,
         params: impl Params,
         read: impl Fn(&Row<'_>) -> Result<T, StoreError>,
     ) -> Result<(Vec<T>, bool), StoreError> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let columns = statement.column_count();
-        let mut rows = statement.query(params)?;
-        let mut out = Vec::new();
-        let mut bytes = 0;
-        while let Some(row) = rows.next()? {
-            for column in 0..columns {
-                if let ValueRef::Text(held) | ValueRef::Blob(held) = row.get_ref(column)? {
-                    bytes += held.len();
+        self.with(sql, |statement| {
+            let columns = statement.column_count();
+            let mut rows = statement.query(params)?;
+            let mut out = Vec::new();
+            let mut bytes = 0;
+            while let Some(row) = rows.next()? {
+                for column in 0..columns {
+                    if let ValueRef::Text(held) | ValueRef::Blob(held) = row.get_ref(column)? {
+                        bytes += held.len();
+                    }
                 }
+                if bytes > limits::STORE_LIST_BYTES_MAX && !out.is_empty() {
+                    return Ok((out, true));
+                }
+                out.push(read(row)?);
             }
-            if bytes > limits::STORE_LIST_BYTES_MAX && !out.is_empty() {
-                return Ok((out, true));
-            }
-            out.push(read(row)?);
-        }
-        Ok((out, false))
+            Ok((out, false))
+        })
     }
 
     /// Runs a statement that changes rows; how many it changed.
-    pub fn exec(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
-        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+    pub fn exec(&self, sql: &'static str, params: impl Params) -> Result<usize, StoreError> {
+        self.with(sql, |statement| Ok(statement.execute(params)?))
     }
 
     /// The number that the last insert gave its row.
@@ -101,14 +123,33 @@ impl<'c> Rows<'c> {
         self.conn.last_insert_rowid()
     }
 
-    pub fn integer(&self, sql: &str, params: impl Params) -> Result<Option<i64>, StoreError> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        Ok(statement.query_row(params, |row| row.get::<_, Option<i64>>(0)).optional()?.flatten())
+    pub fn integer(&self, sql: &'static str, params: impl Params) -> Result<Option<i64>, StoreError> {
+        Ok(self.one(sql, params, |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten())
     }
 
-    pub fn text(&self, sql: &str, params: impl Params) -> Result<Option<String>, StoreError> {
-        let mut statement = self.conn.prepare_cached(sql)?;
-        Ok(statement.query_row(params, |row| row.get(0)).optional()?)
+    pub fn text(&self, sql: &'static str, params: impl Params) -> Result<Option<String>, StoreError> {
+        self.one(sql, params, |row| Ok(row.get(0)?))
+    }
+
+    /// Takes a statement for as long as it is used; one that is in use already is taken from the connection.
+    fn with<T>(
+        &self,
+        sql: &'static str,
+        run: impl FnOnce(&mut Statement<'c>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let place = self.statements.borrow().iter().position(|(known, _)| std::ptr::eq(*known, sql));
+        let taken = place.and_then(|place| self.statements.borrow_mut()[place].1.take());
+        let mut statement = match taken {
+            Some(statement) => statement,
+            None => self.conn.prepare_cached(sql)?,
+        };
+        let outcome = run(&mut statement);
+        let mut statements = self.statements.borrow_mut();
+        match place {
+            Some(place) => statements[place].1 = Some(statement),
+            None => statements.push((sql, Some(statement))),
+        }
+        outcome
     }
 
     fn latch<T: Default>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> T {
@@ -127,7 +168,18 @@ impl<'c> Rows<'c> {
 
 impl View for Rows<'_> {
     fn agent(&self, local: &str) -> Option<AgentRecord> {
-        self.latch(|| self.one(sql::AGENT, [local], agent))
+        self.latch(|| {
+            if let Some(known) = self.kept.and_then(|kept| kept.agent(local)) {
+                return Ok(Some(known));
+            }
+            self.one(sql::AGENT, [local], |row| {
+                let read = agent(row)?;
+                if let Some(kept) = self.kept {
+                    kept.read_agent(&read, row.get_ref(1)?.as_str().map_or(0, str::len));
+                }
+                Ok(read)
+            })
+        })
     }
 
     fn pin(&self, domain: &str) -> Option<Pin> {
@@ -140,6 +192,7 @@ impl View for Rows<'_> {
 
     fn seen(&self, from: &Address, id: &str) -> Option<SeenRecord> {
         self.latch(|| {
+            late::settle_seen(self, from.as_str(), id)?;
             self.one(sql::SEEN, [from.as_str(), id], |row| {
                 Ok(SeenRecord {
                     from: from.clone(),
@@ -153,7 +206,10 @@ impl View for Rows<'_> {
     }
 
     fn pending(&self, local: &str, id: &str) -> Vec<MailRecord> {
-        self.latch(|| self.many(sql::PENDING, [local, id], mail))
+        self.latch(|| {
+            late::settle(self)?;
+            self.many(sql::PENDING, [local, id], mail)
+        })
     }
 
     fn job(&self, id: &str) -> Option<Job> {
@@ -165,8 +221,7 @@ impl View for Rows<'_> {
     }
 
     fn rate(&self, key: &str, at: Timestamp) -> u32 {
-        let hits = self.latch(|| self.integer(sql::RATE, (key, at.minute())));
-        u32::try_from(hits.unwrap_or(0)).unwrap_or(u32::MAX)
+        self.latch(|| rate(self, key, at))
     }
 
     fn nonce_used(&self, key: &str) -> bool {
@@ -212,7 +267,7 @@ impl View for Rows<'_> {
     }
 
     fn balance(&self, account: &str) -> i64 {
-        self.latch(|| self.integer(sql::BALANCE, [account])).unwrap_or(0)
+        self.latch(|| account_of(self, account)).balance
     }
 
     fn contract(&self, id: &str) -> Option<Contract> {
@@ -225,6 +280,7 @@ impl View for Rows<'_> {
 
     fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord> {
         self.latch(|| {
+            late::settle_operation(self, from.as_str(), id)?;
             self.one(sql::OPERATION, [from.as_str(), id], |row| {
                 Ok(OperationRecord {
                     from: from.clone(),
@@ -244,8 +300,42 @@ impl View for Rows<'_> {
 
 /// Number and time of the last entry.
 pub fn journal_last(rows: &Rows<'_>) -> Result<(u64, Timestamp), StoreError> {
+    if let Some(last) = rows.kept().and_then(Kept::journal) {
+        return Ok(last);
+    }
     let last = rows.one(sql::JOURNAL_LAST, [], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), instant(row, 1)?)))?;
-    Ok(last.unwrap_or_default())
+    let last = last.unwrap_or_default();
+    if let Some(kept) = rows.kept() {
+        kept.set_journal(last);
+    }
+    Ok(last)
+}
+
+/// What an account holds, and of how many entries it is a part.
+pub fn account_of(rows: &Rows<'_>, name: &str) -> Result<Account, StoreError> {
+    if let Some(known) = rows.kept().and_then(|kept| kept.account(name)) {
+        return Ok(known);
+    }
+    let read = |row: &Row<'_>| Ok(Account { balance: row.get(0)?, entries: row.get(1)? });
+    let account = rows.one(sql::ACCOUNT, [name], read)?.unwrap_or_default();
+    if let Some(kept) = rows.kept() {
+        kept.read_account(name, account);
+    }
+    Ok(account)
+}
+
+/// Hits counted under this key in the minute of `at`.
+pub fn rate(rows: &Rows<'_>, key: &str, at: Timestamp) -> Result<u32, StoreError> {
+    let place = (key.to_owned(), at.minute());
+    if let Some(hits) = rows.kept().and_then(|kept| kept.rate(&place)) {
+        return Ok(hits);
+    }
+    let hits = rows.integer(sql::RATE, (key, at.minute()))?.unwrap_or(0);
+    let hits = u32::try_from(hits).unwrap_or(u32::MAX);
+    if let Some(kept) = rows.kept() {
+        kept.read_rate(place, hits);
+    }
+    Ok(hits)
 }
 
 /// Times never fall as numbers rise, so a span of time is a span of numbers; and every line knows the balance after it
@@ -257,6 +347,7 @@ fn account_page(
     until: Option<Timestamp>,
     limit: usize,
 ) -> Result<AccountPage, StoreError> {
+    late::settle(rows)?;
     let number_at = |at: Option<Timestamp>, without: i64| match at {
         Some(at) => Ok(rows.integer(sql::ENTRY_FROM, [at.millis()])?.unwrap_or(i64::MAX)),
         None => Ok::<_, StoreError>(without),
@@ -366,7 +457,7 @@ pub fn contract(row: &Row<'_>) -> Result<Contract, StoreError> {
 
 pub fn entry(row: &Row<'_>) -> Result<Entry, StoreError> {
     let n: i64 = row.get(0)?;
-    let doc: Value = document(row, 3)?;
+    let doc: Doc = document(row, 3)?;
     let lines: Vec<Line> = doc
         .get("lines")
         .cloned()

@@ -160,8 +160,8 @@ statements! {
     PUT_SEEN = "INSERT INTO seen (sender, id, sha256, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT DO UPDATE SET accepted = excluded.accepted WHERE sha256 = excluded.sha256";
     RATE = "SELECT hits FROM rate WHERE name = ?1 AND minute = ?2";
-    COUNT_RATE = "INSERT INTO rate (name, minute, hits) VALUES (?1, ?2, ?3)
-        ON CONFLICT DO UPDATE SET hits = hits + excluded.hits";
+    PUT_RATE = "INSERT INTO rate (name, minute, hits) VALUES (?1, ?2, ?3)
+        ON CONFLICT DO UPDATE SET hits = excluded.hits";
     PRUNE_RATE = "DELETE FROM rate WHERE (name, minute) IN
         (SELECT name, minute FROM rate WHERE minute < ?1 ORDER BY minute LIMIT ?2)";
     NONCE = "SELECT 1 FROM nonce WHERE name = ?1";
@@ -217,7 +217,6 @@ statements! {
     JOURNAL_LAST = "SELECT n, at FROM entry ORDER BY n DESC LIMIT 1";
     INSERT_ENTRY = "INSERT INTO entry (n, id, at, doc) VALUES (?1, ?2, ?3, ?4)";
     INSERT_LINE = "INSERT INTO line (account, n, i, delta, balance, ordinal) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    BALANCE = "SELECT balance FROM account WHERE name = ?1";
     ACCOUNT = "SELECT balance, entries FROM account WHERE name = ?1";
     PUT_ACCOUNT = "INSERT INTO account (name, balance, entries) VALUES (?1, ?2, ?3)
         ON CONFLICT DO UPDATE SET balance = excluded.balance, entries = excluded.entries";

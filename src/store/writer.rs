@@ -9,10 +9,13 @@
 //! it began to write, which no rule does unless it is wrong. So the batch runs without; should it happen all the same,
 //! the transaction is undone and the batch runs again with savepoints. That is why commands can be run again.
 //!
+//! What a command adds and no other looks at is written when the batch ends, while other processors sign it: see `late`.
+//!
 //! A failed flush cannot be repeated: the kernel may have dropped the pages and report success the second time. So any
 //! fault of the disk poisons the store: no further write is attempted or acknowledged until a restart has read back
 //! what is really there. A full disk is not such a fault as long as the transaction was undone cleanly.
 
+use super::kept::Kept;
 use super::rows::Rows;
 use super::{StoreError, sql};
 use crate::limits;
@@ -43,6 +46,7 @@ pub enum Message {
 
 pub struct Writer {
     conn: Connection,
+    kept: Kept,
     messages: mpsc::Receiver<Message>,
     poison: watch::Sender<Option<String>>,
     closing: Closing,
@@ -72,7 +76,8 @@ impl Writer {
         poison: watch::Sender<Option<String>>,
         lock: File,
     ) -> Self {
-        Writer { conn, messages, poison, closing: None, restart_at: limits::STORE_WAL_STUCK_PAGES, _lock: lock }
+        let kept = Kept::default();
+        Writer { conn, kept, messages, poison, closing: None, restart_at: limits::STORE_WAL_STUCK_PAGES, _lock: lock }
     }
 
     /// Serves until the store is closed or its last handle is dropped.
@@ -132,8 +137,9 @@ impl Writer {
         ran: &mut Vec<Box<dyn Command>>,
         careful: bool,
     ) -> Result<(), Stop> {
-        let Writer { conn, messages, closing, .. } = self;
-        let rows = Rows::new(conn);
+        let Writer { conn, kept, messages, closing, .. } = self;
+        let rows = Rows::keeping(conn, kept);
+        kept.late.allow(!careful);
         if let Err(fault) = rows.exec(sql::BEGIN, []) {
             ran.extend(waiting.drain(..));
             return Err(Stop::Fault(fault));
@@ -143,9 +149,9 @@ impl Writer {
             if command.abandoned() {
                 continue;
             }
-            let before = conn.total_changes();
+            let before = rows.changes();
             let marked = if careful { rows.exec(sql::SAVEPOINT, []).map(drop) } else { Ok(()) };
-            let kept = marked.is_ok() && run_one(&mut command, &rows);
+            let keep = marked.is_ok() && run_one(&mut command, &rows);
             let fault = command.fault();
             ran.push(command);
             marked?;
@@ -158,14 +164,21 @@ impl Writer {
                 ));
             }
             if careful {
-                if !kept {
+                if keep {
+                    kept.flush(&rows)?;
+                } else {
                     rows.exec(sql::UNDO, []).map_err(StoreError::fatal)?;
+                    kept.forget();
                 }
                 rows.exec(sql::RELEASE, []).map_err(StoreError::fatal)?;
-            } else if !kept && conn.total_changes() != before {
+            } else if kept.late.is_broken() || (!keep && rows.changes() != before) {
                 return Err(Stop::HalfDone);
             }
         }
+        kept.flush(&rows).map_err(|fault| match fault {
+            StoreError::Conflict(_) | StoreError::Bug(_) if !careful => Stop::HalfDone,
+            fault => Stop::Fault(fault),
+        })?;
         rows.exec(sql::COMMIT, []).map_err(|fault| match fault {
             StoreError::Full | StoreError::Busy => fault,
             fault => fault.fatal(),
@@ -175,6 +188,7 @@ impl Writer {
 
     /// Makes sure that nothing of a failed transaction is left open.
     fn undo(&self) -> Result<(), StoreError> {
+        self.kept.forget();
         if self.conn.is_autocommit() {
             return Ok(());
         }
@@ -229,7 +243,7 @@ impl Writer {
     }
 
     /// Pages in the log, and how many of them the file has.
-    fn log_pages(&self, pragma: &str) -> Result<(i64, i64), StoreError> {
+    fn log_pages(&self, pragma: &'static str) -> Result<(i64, i64), StoreError> {
         let pages = Rows::new(&self.conn).one(pragma, [], |row| Ok((row.get(1)?, row.get(2)?)))?;
         Ok(pages.unwrap_or((0, 0)))
     }

@@ -11,6 +11,8 @@ use crate::wire::envelope::{Envelope, Kind};
 use crate::wire::key::{PublicKey, Signature, SigningKey};
 use crate::wire::seal::SealPublic;
 use serde_json::{Map, Value, json};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// A domain card whose own signature was checked.
 #[derive(Clone, Debug)]
@@ -85,9 +87,13 @@ impl DomainCard {
 }
 
 /// An agent card as published. Parsing checks form only; [`AgentCard::certified_by`] and [`AgentCard::delegated_by`]
-/// check the two signatures.
+/// check the two signatures. Clones are the same card: it is read once and never changes.
 #[derive(Clone, Debug)]
-pub struct AgentCard {
+pub struct AgentCard(Arc<CardParts>);
+
+/// What a card says.
+#[derive(Debug)]
+pub struct CardParts {
     pub address: Address,
     pub sig: PublicKey,
     pub enc: Option<SealPublic>,
@@ -147,6 +153,14 @@ pub struct Scope {
     pub messages_only: bool,
 }
 
+impl Deref for AgentCard {
+    type Target = CardParts;
+
+    fn deref(&self) -> &CardParts {
+        &self.0
+    }
+}
+
 impl AgentCard {
     pub fn parse(doc: Value) -> Result<AgentCard, Refusal> {
         let text = |field: &str| doc.get(field).and_then(Value::as_str);
@@ -181,7 +195,8 @@ impl AgentCard {
         };
         let inbox = Inbox::read(doc.get("inbox"));
         let revoked = doc.get("revoked").is_some_and(|value| !value.is_null());
-        Ok(AgentCard { address, sig, enc, valid_until, revoked, delegation, inbox, visibility, previous, doc })
+        let parts = CardParts { address, sig, enc, valid_until, revoked, delegation, inbox, visibility, previous, doc };
+        Ok(AgentCard(Arc::new(parts)))
     }
 
     pub fn doc(&self) -> &Value {

@@ -58,6 +58,7 @@ pub struct Envelope {
     /// Bytes of the compact JSON text.
     pub bytes: usize,
     signed_text: String,
+    sha256: Sha256,
     signature: String,
     doc: Value,
 }
@@ -98,7 +99,8 @@ impl Envelope {
         let signature = Signature::of(&doc, "signature")
             .ok_or_else(|| bad("signature must be {alg: \"Ed25519\", kid, value} with kid and value not empty"))?;
         let signed_text = canonical_without(object, "signature");
-        let bytes = signed_text.len() + ",\"signature\":".len() + canonical(&object["signature"]).len();
+        let whole = canonical(&doc);
+        let bytes = whole.len();
         if bytes > max_bytes {
             return Err(Refusal::new(
                 Rule::BodyTooLarge,
@@ -118,6 +120,7 @@ impl Envelope {
             signature: signature.value.to_owned(),
             bytes,
             signed_text,
+            sha256: Sha256::of(whole),
             from,
             doc,
         })
@@ -166,7 +169,7 @@ impl Envelope {
 
     /// SHA-256 of the canonical text, signature included: what receipts name as `op_sha256` or `sha256`.
     pub fn sha256(&self) -> Sha256 {
-        Sha256::of(canonical(&self.doc))
+        self.sha256
     }
 
     /// Whether the signature is by one of the keys that this card accepts now.

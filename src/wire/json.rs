@@ -37,8 +37,31 @@ pub fn canonical(value: &Value) -> String {
 
 /// The canonical text of an object without one of its own fields: what a signature covers.
 pub fn canonical_without(object: &Map<String, Value>, field: &str) -> String {
+    canonical_split(object, field).0
+}
+
+/// As [`canonical_without`], with the place in the text where the field would stand.
+pub fn canonical_split(object: &Map<String, Value>, field: &str) -> (String, usize) {
     let mut out = String::with_capacity(512);
-    write_object(object, Some(field), &mut out);
+    let at = write_object(object, Some(field), &mut out);
+    (out, at)
+}
+
+/// The canonical text of an object from that of its other fields: see [`canonical_split`].
+pub fn join(rest: &str, at: usize, field: &str, value: &str) -> String {
+    let (before, after) = rest.split_at_checked(at).unwrap_or((rest, ""));
+    let mut out = String::with_capacity(rest.len() + field.len() + value.len() + 5);
+    out.push_str(before);
+    if before.len() > 1 {
+        out.push(',');
+    }
+    write_string(field, &mut out);
+    out.push(':');
+    out.push_str(value);
+    if before.len() == 1 && after.len() > 1 {
+        out.push(',');
+    }
+    out.push_str(after);
     out
 }
 
@@ -185,16 +208,24 @@ fn write_value(value: &Value, out: &mut String) {
             }
             out.push(']');
         }
-        Value::Object(fields) => write_object(fields, None, out),
+        Value::Object(fields) => {
+            write_object(fields, None, out);
+        }
     }
 }
 
-fn write_object(fields: &Map<String, Value>, without: Option<&str>, out: &mut String) {
+/// Answers where in the text the field that is left out would stand, behind what comes before it. A field that is left
+/// out has an ASCII name, which has the same place in byte order as in UTF-16 order.
+fn write_object(fields: &Map<String, Value>, without: Option<&str>, out: &mut String) -> usize {
     out.push('{');
     let mut first = true;
+    let mut place = None;
     let mut write = |key: &str, value: &Value| {
         if Some(key) == without {
             return;
+        }
+        if place.is_none() && without.is_some_and(|without| without < key) {
+            place = Some(out.len());
         }
         if !first {
             out.push(',');
@@ -224,7 +255,9 @@ fn write_object(fields: &Map<String, Value>, without: Option<&str>, out: &mut St
         entries.sort_by(|a, b| a.0.encode_utf16().cmp(b.0.encode_utf16()));
         entries.into_iter().for_each(|(key, value)| write(key, value));
     }
+    let end = out.len();
     out.push('}');
+    place.unwrap_or(end)
 }
 
 fn write_number(number: &Number, out: &mut String) {

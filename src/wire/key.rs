@@ -5,7 +5,7 @@
 
 use crate::refusal::{Refusal, Rule};
 use crate::wire::digest::{array_from_base64url, base64url};
-use crate::wire::json::canonical_without;
+use crate::wire::json::{canonical, canonical_split, canonical_without, join};
 use crate::wire::throwaway::OneNonce;
 use ed25519_dalek::Signer;
 use serde_json::{Value, json};
@@ -110,12 +110,15 @@ impl SigningKey {
         })
     }
 
-    /// Puts `{alg, kid, value}` into `doc[field]`, over everything else in the document.
-    pub fn sign_object(&self, doc: &mut Value, field: &str) {
-        if let Some(object) = doc.as_object_mut() {
-            let value = self.sign(canonical_without(object, field).as_bytes());
-            object.insert(field.to_owned(), json!({"alg": "Ed25519", "kid": self.public().kid(), "value": value}));
-        }
+    /// Puts `{alg, kid, value}` into `doc[field]`, over everything else in the document, and answers the canonical text
+    /// of the whole; nothing where the document is no object.
+    pub fn sign_object(&self, doc: &mut Value, field: &str) -> Option<String> {
+        let object = doc.as_object_mut()?;
+        let (rest, at) = canonical_split(object, field);
+        let signature = json!({"alg": "Ed25519", "kid": self.public().kid(), "value": self.sign(rest.as_bytes())});
+        let whole = join(&rest, at, field, &canonical(&signature));
+        object.insert(field.to_owned(), signature);
+        Some(whole)
     }
 }
 

@@ -319,7 +319,7 @@ impl World {
             .view
             .jobs()
             .filter(|job| self.places[house].claims.get(&job.job).is_none_or(|until| *until <= now))
-            .map(|job| (job.job.clone(), plan_attempt(job, now), job.envelope.clone(), job.domain.clone()))
+            .map(|job| (job.job.clone(), plan_attempt(job, now), job.envelope.value().clone(), job.domain.clone()))
             .filter(|(_, attempt, ..)| *attempt != Attempt::Nothing)
             .collect();
         for (job, attempt, doc, domain) in due {

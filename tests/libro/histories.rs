@@ -205,7 +205,7 @@ fn live(world: &mut World, steps: &[Step]) -> Vec<Timestamp> {
                     }
                 }
                 assert!(!operated.letters.is_empty() || operated.result.get("revoked").is_some());
-                made.applied.push((op, operated.result));
+                made.applied.push((op, operated.result.into_value()));
             }
         }
         check(world);

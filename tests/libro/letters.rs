@@ -124,7 +124,7 @@ fn a_delivery_leaves_the_order_to_expire_with_the_clock() {
     assert_eq!(to(order), ["libro"]);
     assert_eq!(body(order), &json!({"op": "expire", "contract": world.id("q1")}));
     assert!(!libro::is_moot(&world.view, &order.doc));
-    let order = world.sign(order.doc.clone(), &at("libro"));
+    let order = world.sign(order.doc.value().clone(), &at("libro"));
     assert_eq!(world.apply(&order).expect_err("too early").code(), 409);
     world.now = order.envelope().deliver_after.expect("instant");
     world.apply(&order).expect("expired");

@@ -178,6 +178,32 @@ fn a_deal_has_two_sides_and_its_judge_is_neither() {
 }
 
 #[test]
+fn a_referrer_whom_the_buyer_may_not_see_is_answered_as_nobody() {
+    let mut world = World::new();
+    world.enrol("ghost", "a.example", SigningKey::from_seed([60; 32]), json!({"visibility": "secret"}));
+    let known = json!({"visibility": "secret", "inbox": {"policy": "allowlist", "allowlist": ["ana@a.example"]}});
+    world.enrol("shade", "a.example", SigningKey::from_seed([61; 32]), known);
+    world.play("topup ana 1000\n topup eva 1000");
+    let mut told = |line: &str, name: &str| {
+        let refusal = world.line("ana", "accept", &line.split(' ').collect::<Vec<_>>()).expect_err(line);
+        (refusal.rule, refusal.reason.replace(name, "NAME"))
+    };
+    for kind in ["spot", "escrow"] {
+        let ask = |quote: &str, name: &str| {
+            format!(r#"{quote} leo {kind} 100 referrer={{"address":"{name}@a.example","share":10}}"#)
+        };
+        assert_eq!(told(&ask("q1", "ghost"), "ghost"), told(&ask("q2", "nobody"), "nobody"), "{kind}");
+    }
+    world.play(
+        r#"
+        ana accept q3 leo spot 100 referrer={"address":"ghost@a.example","share":10} => 404 ana=1000
+        eva accept q4 leo spot 100 referrer={"address":"shade@a.example","share":10} => 404 eva=1000
+        ana accept q5 leo spot 100 referrer={"address":"shade@a.example","share":1000} => 202 ana=900 shade=10
+        "#,
+    );
+}
+
+#[test]
 fn a_quote_is_taken_only_as_its_seller_signed_it_for_this_buyer_here_and_now() {
     let mut world = World::new();
     world.play(

@@ -109,7 +109,8 @@ pub fn mail(local: &str, from: &str, id: &str, received: i64) -> MailRecord {
         meta: object(meta),
         envelope: json!({"nyx5": "1", "id": id, "from": from, "to": [format!("{local}@{HOUSE}")], "thread": "t1",
             "type": "message",
-            "content": {"media": "text/plain", "body": "hola"}, "signature": {"kid": "k", "value": "v"}}),
+            "content": {"media": "text/plain", "body": "hola"}, "signature": {"kid": "k", "value": "v"}})
+        .into(),
     }
 }
 
@@ -128,7 +129,7 @@ pub fn job(id: &str, to_domain: &str, next_attempt: i64) -> Job {
         log: Vec::new(),
         delivered: Vec::new(),
         failed: Vec::new(),
-        envelope: json!({"id": format!("envelope-{id}")}),
+        envelope: json!({"id": format!("envelope-{id}")}).into(),
     }
 }
 
@@ -172,7 +173,7 @@ pub fn operation(from: &str, id: &str) -> OperationRecord {
         from: address(from),
         id: id.to_owned(),
         sha256: "ab".repeat(32),
-        result: json!({"ok": true, "code": 202, "result": {"asiento": "a"}}),
+        result: json!({"ok": true, "code": 202, "result": {"asiento": "a"}}).into(),
         at: at(0),
     }
 }
@@ -189,7 +190,7 @@ pub fn entry_at(n: u64, ms: i64, lines: &[(&str, i64)]) -> Entry {
     let doc = json!({"id": id, "n": n, "at": at(ms).to_string(), "house": HOUSE, "concept": "x", "lines": lines,
         "meta": {"kind": "pay"}, "refs": {"op": "o", "op_sha256": "c".repeat(64)},
         "signature": {"kid": "k", "value": "s".repeat(86)}});
-    Entry { n, id, at: at(ms), lines, doc }
+    Entry { n, id, at: at(ms), lines, doc: doc.into() }
 }
 
 pub fn contract(id: &str, state: ContractState) -> Contract {
@@ -262,7 +263,9 @@ pub fn accept(view: &dyn View, id: &str, buyer: &str) -> Decision<u64> {
     let escrow = contract.escrow_account();
     let mut entry = entry_at(n, now.since(at(0)), &[(from.as_str(), -1), (&escrow, 1)]);
     entry.id = format!("entry-of-{id}");
-    entry.doc["id"] = entry.id.clone().into();
+    let mut doc = entry.doc.into_value();
+    doc["id"] = entry.id.clone().into();
+    entry.doc = doc.into();
     let changes = vec![
         Change::Journal(entry),
         Change::InsertContract(contract),

@@ -152,7 +152,7 @@ impl TestHouse {
         let (running, local) = (self.running.as_ref().expect("running"), local.to_owned());
         let now = running.doors.now();
         let read = running.doors.store.read(move |reader| reader.mailbox(&local, 100, now));
-        read.await.expect("mailbox").into_iter().map(|mail| mail.envelope).collect()
+        read.await.expect("mailbox").into_iter().map(|mail| mail.envelope.into_value()).collect()
     }
 
     pub fn verifica(&self) -> Address {

@@ -68,7 +68,9 @@ impl Model {
         match *step {
             Step::Receive { from, id, project: p, later } => {
                 let mut record = mail("ana", &format!("leo{from}@b.example"), &format!("id-{id}"), self.now);
-                record.envelope["extensions"] = project(p);
+                let mut envelope = record.envelope.into_value();
+                envelope["extensions"] = project(p);
+                record.envelope = envelope.into();
                 record.visible_from = later.then(|| at(self.now + 5));
                 if !self.mail.iter().any(|known| known.id == record.id && known.from == record.from) {
                     self.mail.push(record.clone());
@@ -79,7 +81,8 @@ impl Model {
                 let mut row = job("", "b.example", self.now);
                 row.envelope_id = format!("sent-{id}");
                 row.envelope = json!({"id": row.envelope_id, "from": format!("ana@{HOUSE}"),
-                    "to": [format!("leo{to}@b{to}.example")], "extensions": project(p)});
+                    "to": [format!("leo{to}@b{to}.example")], "extensions": project(p)})
+                .into();
                 (row.attempts, row.status, row.created) = (0, JobStatus::Queued, at(self.now));
                 let place = talk::sent(&row).expect("filed");
                 row.job = talk::job_towards(&row, &place).expect("a job");

@@ -335,6 +335,8 @@ pub const STORE_WRITER_CACHE_KIB: i64 = 32_768;
 /// and counters by their number.
 pub const STORE_KEPT_BYTES: usize = 1_048_576;
 pub const STORE_KEPT_ROWS: usize = 4_096;
+/// Rows that wait for the end of their transaction; beyond them all are written at once.
+pub const STORE_LATE_ROWS_MAX: usize = 4_096;
 /// Threads that sign what the writer has decided, where there are processors for them.
 pub const STORE_SIGNERS_MAX: usize = 4;
 pub const STORE_READER_CACHE_KIB: i64 = 4_096;

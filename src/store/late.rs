@@ -28,6 +28,8 @@ pub struct Late {
     seen: RefCell<BTreeSet<(String, String)>>,
     allowed: Cell<bool>,
     broken: Cell<bool>,
+    /// How many rows were written for what had been decided earlier.
+    written: Cell<u64>,
     signers: Signers,
 }
 
@@ -70,7 +72,7 @@ pub fn make(rows: &Rows<'_>, changes: Vec<Change>) -> Result<(), StoreError> {
         kept.late.rows.borrow_mut().push(LateRow { change, accounts });
     }
     kept.late.signers.ask(docs);
-    Ok(())
+    if kept.late.rows.borrow().len() >= limits::STORE_LATE_ROWS_MAX { settle(rows) } else { Ok(()) }
 }
 
 /// Writes what waits.
@@ -87,10 +89,12 @@ pub fn settle(rows: &Rows<'_>) -> Result<(), StoreError> {
             change => apply::apply(rows, change),
         })
     };
-    let written = catch_unwind(AssertUnwindSafe(write));
-    let written = written.unwrap_or_else(|_| Err(StoreError::Bug("a late document could not be made".to_owned())));
-    late.broken.set(late.broken.get() || written.is_err());
-    written
+    let before = rows.written();
+    let outcome = catch_unwind(AssertUnwindSafe(write));
+    let outcome = outcome.unwrap_or_else(|_| Err(StoreError::Bug("a late document could not be made".to_owned())));
+    late.written.set(late.written.get() + rows.written() - before);
+    late.broken.set(late.broken.get() || outcome.is_err());
+    outcome
 }
 
 /// Writes what waits if this operation is among it.
@@ -109,6 +113,10 @@ impl Late {
     /// Whether a row could not be written: nothing of the transaction can be kept.
     pub fn is_broken(&self) -> bool {
         self.broken.get()
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written.get()
     }
 
     pub fn allow(&self, allowed: bool) {
@@ -137,6 +145,7 @@ impl Default for Late {
             seen: RefCell::default(),
             allowed: Cell::new(true),
             broken: Cell::new(false),
+            written: Cell::new(0),
             signers: Signers::start(),
         }
     }
@@ -245,4 +254,35 @@ fn make_texts(docs: &[Doc]) {
     docs.iter().for_each(|doc| {
         doc.text();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{schema, sql};
+    use crate::time::Timestamp;
+    use serde_json::json;
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("house.db");
+        std::fs::File::create(&path).expect("file");
+        let conn = schema::open_writer(&path).expect("opens");
+        let kept = Kept::default();
+        let rows = Rows::keeping(&conn, &kept);
+        rows.exec(sql::BEGIN, []).expect("begins");
+        let event =
+            |_| Change::Event { name: "e", at: Timestamp::from_millis(1), actor: "a".into(), data: json!(null) };
+        let waiting = || (kept.late.rows.borrow().len(), rows.written());
+        make(&rows, (1..limits::STORE_LATE_ROWS_MAX).map(event).collect()).expect("made");
+        assert_eq!(waiting(), (limits::STORE_LATE_ROWS_MAX - 1, 0));
+        let before = rows.changes();
+        make(&rows, vec![event(0)]).expect("made");
+        let (left, written) = waiting();
+        assert!(left == 0 && written >= limits::STORE_LATE_ROWS_MAX as u64, "{left} {written}");
+        assert_eq!(rows.changes(), before + 1, "a row that follows is no change of whoever had it written");
+        make(&rows, vec![event(0)]).expect("made");
+        assert_eq!(waiting(), (1, written));
+    }
 }

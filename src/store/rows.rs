@@ -44,9 +44,16 @@ impl<'c> Rows<'c> {
         self.kept
     }
 
-    /// A number that is another one after any change of the records.
+    /// A number that is another one after any change of the records. A row that only follows what was decided earlier
+    /// changes nothing.
     pub fn changes(&self) -> u64 {
-        self.conn.total_changes() + self.kept.map_or(0, Kept::writes)
+        let (writes, followed) = self.kept.map_or((0, 0), |kept| (kept.writes(), kept.late.written()));
+        self.written() + writes - followed
+    }
+
+    /// How many rows this connection has written.
+    pub fn written(&self) -> u64 {
+        self.conn.total_changes()
     }
 
     /// The first read that failed since the last call.
@@ -152,6 +159,15 @@ impl<'c> Rows<'c> {
         outcome
     }
 
+    /// A question over the whole file: what waits for the end of the transaction is written first. One that looks at
+    /// nothing of what `late` lets wait may be asked by [`Rows::latch`].
+    fn settled<T: Default>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> T {
+        self.latch(|| {
+            late::settle(self)?;
+            read()
+        })
+    }
+
     fn latch<T: Default>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> T {
         if self.fault.borrow().is_some() {
             return T::default();
@@ -206,10 +222,7 @@ impl View for Rows<'_> {
     }
 
     fn pending(&self, local: &str, id: &str) -> Vec<MailRecord> {
-        self.latch(|| {
-            late::settle(self)?;
-            self.many(sql::PENDING, [local, id], mail)
-        })
+        self.settled(|| self.many(sql::PENDING, [local, id], mail))
     }
 
     fn job(&self, id: &str) -> Option<Job> {
@@ -243,11 +256,11 @@ impl View for Rows<'_> {
         until: Option<Timestamp>,
         limit: usize,
     ) -> AccountPage {
-        self.latch(|| account_page(self, account, since, until, limit).map(Some)).unwrap_or_else(nothing)
+        self.settled(|| account_page(self, account, since, until, limit).map(Some)).unwrap_or_else(nothing)
     }
 
     fn contracts_of(&self, account: &str, limit: usize) -> Vec<Contract> {
-        self.latch(|| Ok(self.many_within(sql::CONTRACTS_OF, params![account, bound(limit)], contract)?.0))
+        self.settled(|| Ok(self.many_within(sql::CONTRACTS_OF, params![account, bound(limit)], contract)?.0))
     }
 
     fn mandate(&self, id: &str) -> Option<Mandate> {
@@ -259,11 +272,11 @@ impl View for Rows<'_> {
     }
 
     fn mandates_of(&self, account: &str, limit: usize) -> Vec<Mandate> {
-        self.latch(|| self.many(sql::MANDATES_OF, params![account, bound(limit)], |row| document(row, 0)))
+        self.settled(|| self.many(sql::MANDATES_OF, params![account, bound(limit)], |row| document(row, 0)))
     }
 
     fn seal(&self, sha256: &str, by: &Address) -> Option<SealRecord> {
-        self.latch(|| self.one(sql::SEAL, [sha256, by.as_str()], |row| document(row, 0)))
+        self.settled(|| self.one(sql::SEAL, [sha256, by.as_str()], |row| document(row, 0)))
     }
 
     fn balance(&self, account: &str) -> i64 {
@@ -347,7 +360,6 @@ fn account_page(
     until: Option<Timestamp>,
     limit: usize,
 ) -> Result<AccountPage, StoreError> {
-    late::settle(rows)?;
     let number_at = |at: Option<Timestamp>, without: i64| match at {
         Some(at) => Ok(rows.integer(sql::ENTRY_FROM, [at.millis()])?.unwrap_or(i64::MAX)),
         None => Ok::<_, StoreError>(without),

@@ -3,8 +3,11 @@
 use super::store_fixture::{CASA, Place, address, at, entry, mail, operation, seen};
 use super::{bug, conflict, in_one_batch};
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use verifica::record::{Change, Decided, Decision, Entry, View};
-use verifica::store::Store;
+use verifica::refusal::{Refusal, Rule};
+use verifica::store::{Denied, Store};
 use verifica::wire::Doc;
 
 const ANA: &str = "ana@mar.example";
@@ -111,4 +114,28 @@ async fn an_account_that_a_whole_batch_moves_has_a_row_for_each_movement() {
     let again = Store::open(&place.path(), 1).expect("opens");
     let kept = again.read(|r| Ok((r.balance(ANA), r.rate("k", at(0))))).await;
     assert_eq!(kept, Ok((6, 6)), "as the file has it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_looked_at_what_waits_takes_nothing_of_its_neighbours_with_it() {
+    let place = Place::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = |rule: fn(&dyn View) -> Decided<u64>| {
+        let runs = Arc::clone(&runs);
+        place.store.transact(move |view| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            rule(view)
+        })
+    };
+    let first = counted(|view| done("o1")(view));
+    let refused = counted(|view| {
+        assert!(view.operation(&address(ANA), "o1").is_some());
+        Err(Refusal::new(Rule::CannotPayTo, "no"))
+    });
+    let last = counted(|view| done("o2")(view));
+    let (first, refused, last) = in_one_batch(&place.store, async { tokio::join!(first, refused, last) }).await;
+    assert_eq!((first, last), (Ok(1), Ok(2)));
+    assert!(matches!(refused, Err(Denied::Refused(_))), "{refused:?}");
+    assert_eq!(runs.load(Ordering::SeqCst), 3, "no command ran twice");
+    assert_eq!(journal(&place).await, (vec![1, 2], 2));
 }

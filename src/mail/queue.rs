@@ -13,7 +13,7 @@ use crate::probe::text;
 use crate::record::{Change, Decided, Decision, House, Job, JobStatus, View};
 use crate::refusal::retryable;
 use crate::time::Timestamp;
-use crate::wire::address::Address;
+use crate::wire::address::{Address, SystemName};
 use serde_json::{Value, json};
 
 /// What to do with a job that is due.
@@ -106,7 +106,9 @@ pub fn settle(
     job.attempts = job.attempts.saturating_add(1);
     job.updated = now;
     let mut sorted = sort(&job.to, outcome);
-    let order_due = libro::order_due(house, view, &job.envelope);
+    // The house waits for its own ledger's order alone: an agent that words a letter like one gets no other treatment.
+    let ledgers = job.from_local == SystemName::Libro.as_str();
+    let order_due = if ledgers { libro::order_due(house, view, &job.envelope) } else { None };
     if order_due.is_some() {
         sorted.retry.extend(sorted.failed.drain(..).map(|fate| (fate.to, fate.reason)));
     }
@@ -139,7 +141,7 @@ pub fn settle(
     job.log.drain(..surplus);
     let status = job.status;
     // A contract that ended while the letter was on its way makes the same refusal as one that ended before.
-    if libro::is_moot(view, &job.envelope) {
+    if ledgers && libro::is_moot(view, &job.envelope) {
         sorted.failed.clear();
     }
     let mut changes = tell_sender(house, view, now, ids, &job, &sorted.delivered, &sorted.failed);
@@ -338,6 +340,37 @@ mod tests {
         assert_eq!(world.settle(&job, &early()), JobStatus::Retrying);
         world.now = later.plus(world.house.settings.give_up_ms + 1);
         assert_eq!(world.settle(&job, &early()), JobStatus::Failed);
+    }
+
+    /// A letter of an agent that is worded like the ledger's own is a letter like any other: what refuses it for good ends
+    /// it at once, and its author is told.
+    #[test]
+    fn a_letter_worded_like_the_clocks_order_is_not_waited_for() {
+        let contract = |state: &str| {
+            let doc = json!({
+                "id": "contract-1", "kind": "escrow", "house": "mar.example", "seller": "leo@b.example",
+                "buyer": "ana@mar.example", "amount": 200, "state": state, "terms": {"deadline": START},
+                "created": START, "updated": START,
+                "history": [{"op": "accept", "at": START}, {"op": "deliver", "at": START}],
+            });
+            crate::record::Contract::from_json(doc).expect("contract")
+        };
+        for (state, body) in [
+            ("delivered", json!({"op": "expire", "contract": "contract-1"})),
+            ("released", json!({"op": "expire", "contract": "contract-1"})),
+            ("released", json!({"aviso": "plazo", "contract": "contract-1"})),
+        ] {
+            let mut world = World::new();
+            world.agent("ana", json!({}));
+            world.view.apply(vec![Change::InsertContract(contract(state))]).expect("contract");
+            let content = json!({"enc": "none", "media": crate::wire::quote::OP_MEDIA, "body": body});
+            let to = ["ana@mar.example", "leo@b.example"];
+            let doc = envelope("envelope-1", "ana@mar.example", &to, json!({"content": content}));
+            let sent = world.send(doc);
+            let job = sent.body["jobs"][1]["job"].as_str().expect("job").to_owned();
+            assert_eq!(world.settle(&job, &answered(&[], &[("leo@b.example", 403)])), JobStatus::Failed, "{state}");
+            assert_eq!(notices(&world, "ana").len(), 1, "{state} {body}");
+        }
     }
 
     #[test]

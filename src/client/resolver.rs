@@ -20,6 +20,7 @@ use crate::time::{Clock, Timestamp};
 use crate::wire::address::{Address, Domain};
 use crate::wire::auth::OnBehalf;
 use crate::wire::card::{AgentCard, DomainCard};
+use crate::wire::envelope::not_a_key_of;
 use crate::wire::json;
 use crate::wire::key::{PublicKey, Signature};
 use serde_json::Value;
@@ -167,7 +168,7 @@ impl Resolver {
     pub async fn sender(&self, from: &Address, kid: &str, asker: Option<&Address>) -> Result<AgentCard, Refusal> {
         match self.known_sender(from, kid, asker) {
             Some(card) => Ok(card),
-            None if self.house.is_mine(from) => self.own_agent(from).await,
+            None if self.house.is_mine(from) => self.own_sender(from, kid).await,
             None => self.fetch_agent(from, asker).await,
         }
     }
@@ -439,6 +440,15 @@ impl Resolver {
                 card.address,
                 limits::DELEGATION_DEPTH_MAX
             ))),
+        }
+    }
+
+    /// Nothing is said about a name of this house to whoever does not hold its key, not even whether there is one.
+    async fn own_sender(&self, from: &Address, kid: &str) -> Result<AgentCard, Refusal> {
+        match self.own_card(from).await {
+            Ok(card) if card.accepted_key(kid, self.clock.now()).is_some() => self.own_agent(from).await,
+            Err(refusal) if refusal.rule != Rule::SenderUnknown => Err(refusal),
+            Ok(_) | Err(_) => Err(not_a_key_of(kid, from)),
         }
     }
 

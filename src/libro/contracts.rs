@@ -429,14 +429,21 @@ fn distinct_hands(quote: &Quote, house: &House) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The seller's card as certified now, once the quote's signature verifies with one of its keys.
+/// The seller's card as certified now, once the quote's signature verifies with one of its keys. Of a name of this house
+/// nothing is told before that, so that a forged quote does not find out who exists.
 fn seller_card(doing: &Doing<'_, '_>, quote: &Quote) -> Result<AgentCard, Refusal> {
-    let (house, seller) = (doing.ctx.house, &quote.seller);
+    let (house, seller, now) = (doing.ctx.house, &quote.seller, doing.now());
+    let mine = house.is_mine(seller);
     let resolved = match doing.ctx.cards.get(seller) {
-        Some(Ok(card)) => card,
+        Some(Ok(card)) => Some(card.clone()),
+        Some(Err(refusal)) if refusal.transient() => {
+            let why = format!("the card of the seller {seller}: {}", refusal.reason);
+            return Err(Refusal::new(Rule::SenderUnreachable, why));
+        }
+        Some(Err(_)) if mine => None,
         Some(Err(refusal)) => {
-            let rule = if refusal.transient() { Rule::SenderUnreachable } else { Rule::BadQuoteSignature };
-            return Err(Refusal::new(rule, format!("the card of the seller {seller}: {}", refusal.reason)));
+            let why = format!("the card of the seller {seller}: {}", refusal.reason);
+            return Err(Refusal::new(Rule::BadQuoteSignature, why));
         }
         None => {
             let why = format!("the card of the seller {seller} was not resolved");
@@ -444,21 +451,19 @@ fn seller_card(doing: &Doing<'_, '_>, quote: &Quote) -> Result<AgentCard, Refusa
         }
     };
     // Of this house's own agents the record inside the transaction is newer than anything resolved before it.
-    let own = if house.is_mine(seller) { doing.ctx.view.agent(seller.local()) } else { None };
-    let card = own.map_or_else(|| resolved.clone(), |record| record.card);
-    if card.ended(doing.now()) || (house.is_mine(seller) && stands(doing.ctx.view, &card, doing.now()).is_err()) {
+    let card = if mine { doing.ctx.view.agent(seller.local()).map(|record| record.card) } else { resolved.clone() };
+    let signed = |card: &AgentCard| {
+        card.accepted_key(&quote.kid, now).is_some_and(|key| key.verify_object(quote.doc(), "signature"))
+    };
+    let Some(card) = card.filter(signed) else {
+        let why = format!("the quote is not signed by a current key of the seller {seller}");
+        return Err(Refusal::new(Rule::BadQuoteSignature, why));
+    };
+    if resolved.is_none() || card.ended(now) || (mine && stands(doing.ctx.view, &card, now).is_err()) {
         let why = format!("the card of the seller {seller} is revoked or past its date");
         return Err(Refusal::new(Rule::BadQuoteSignature, why));
     }
-    let signed =
-        card.accepted_key(&quote.kid, doing.now()).is_some_and(|key| key.verify_object(quote.doc(), "signature"));
-    if !signed {
-        return Err(Refusal::new(
-            Rule::BadQuoteSignature,
-            format!("the quote is not signed by a current key of the seller {seller}"),
-        ));
-    }
-    if card.messages_only() || (house.is_mine(seller) && messages_only(doing.ctx.view, &card)) {
+    if card.messages_only() || (mine && messages_only(doing.ctx.view, &card)) {
         return Err(Refusal::new(Rule::OutOfScope, format!("the seller {seller} is a messages-only address")));
     }
     Ok(card)

@@ -177,12 +177,7 @@ impl Envelope {
         if sender.address != self.from {
             return Err(Refusal::new(Rule::BadSignature, "the card is not the sender's"));
         }
-        let Some(key) = sender.accepted_key(&self.kid, now) else {
-            return Err(Refusal::new(
-                Rule::BadSignature,
-                format!("signed with the key {}, which is not a current key of {}", shown(&self.kid), self.from),
-            ));
-        };
+        let key = sender.accepted_key(&self.kid, now).ok_or_else(|| not_a_key_of(&self.kid, &self.from))?;
         if !key.verify(self.signed_text.as_bytes(), &self.signature) {
             return Err(Refusal::new(Rule::BadSignature, "the signature does not verify over the canonical envelope"));
         }
@@ -202,6 +197,13 @@ impl Envelope {
             && key.sign(self.signed_text.as_bytes()) == self.signature;
         if held { Ok(Verified { envelope: self, sender }) } else { self.verify(sender, now) }
     }
+}
+
+/// What whoever signs with another key than the sender's is told. A house says the same of a name that it does not have,
+/// so that nobody learns by forging letters which names exist.
+pub fn not_a_key_of(kid: &str, from: &Address) -> Refusal {
+    let reason = format!("signed with the key {}, which is not a current key of {from}", shown(kid));
+    Refusal::new(Rule::BadSignature, reason)
 }
 
 /// An envelope whose signature verifies with a key of the sender's certified card.

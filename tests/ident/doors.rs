@@ -1,11 +1,13 @@
 //! Every route of the table, walked: its caps, its buckets, and that a secret name is answered as an absent one.
 
 use crate::houses::{ADMIN, TestAgent, TestHouse, nonce, now};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use verifica::limits;
 use verifica::server::{Auth, Route, TABLE};
-use verifica::wire::Address;
 use verifica::wire::auth::OnBehalf;
+use verifica::wire::envelope::Kind;
+use verifica::wire::quote::{ContractKind, OP_MEDIA, Offer};
+use verifica::wire::{Address, Amount};
 
 /// Anybody may ask these as often as connections allow: each costs one read of a bounded size, or has a rate of its own
 /// inside its rule (registration by address, arrival by sender).
@@ -170,6 +172,39 @@ async fn every_route_answers_for_a_secret_name_what_it_answers_for_an_absent_one
     for from in [&stranger, &foreign] {
         assert_eq!(arrived(from, secret).await, arrived(from, absent).await);
     }
+    // Nor does a forged letter find out: under the name, with another key, as its sender or as the seller of a quote.
+    let forged = async |name: &str| {
+        let impostor = TestAgent { key: stranger.key.clone(), ..mar.unregistered(name) };
+        let letter = impostor.envelope(&["curiosa@mar.example"], json!({}));
+        let to_libro = |from: &TestAgent, body: Value| {
+            from.envelope_with(&["libro@mar.example"], Kind::Task, OP_MEDIA, body, Map::new())
+        };
+        let operation = to_libro(&impostor, json!({"op": "balance"}));
+        let offer = Offer {
+            id: "quote-001".into(),
+            house: mar.domain.clone(),
+            seller: impostor.address.clone(),
+            buyer: stranger.address.clone(),
+            kind: ContractKind::Escrow,
+            price: Amount::new(10).expect("price"),
+            concept: "nothing".into(),
+            terms: json!({}),
+            arbiter: None,
+            referrer: None,
+            service: None,
+            issued: now(),
+            expires: None,
+        };
+        let accept = to_libro(&stranger, json!({"op": "accept", "quote": offer.sign(&stranger.key)}));
+        let mut answers = String::new();
+        for envelope in [letter, operation, accept] {
+            answers.push_str(&plain(&ask(&mar, "POST", "/inbound", &[], &envelope.to_string()).await, name));
+        }
+        answers
+    };
+    let answers = forged(secret).await;
+    assert_eq!(answers.matches("HTTP/1.1 403").count(), 3, "{answers}");
+    assert_eq!(answers, forged(absent).await);
     // The name is not to be had, as a reserved one is not.
     let entering = async |name: &str| {
         let newcomer = mar.unregistered(name);

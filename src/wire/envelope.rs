@@ -96,8 +96,9 @@ impl Envelope {
         }
         let sealed = content_or_sealed(object)?;
         attachments(object, sealed)?;
-        let signature = Signature::of(&doc, "signature")
-            .ok_or_else(|| bad("signature must be {alg: \"Ed25519\", kid, value} with kid and value not empty"))?;
+        let signature = Signature::of(&doc, "signature").ok_or_else(|| {
+            bad("signature must be {alg: \"Ed25519\", kid, value} and no more, with kid and value not empty")
+        })?;
         let signed_text = canonical_without(object, "signature");
         let whole = canonical(&doc);
         let bytes = whole.len();
@@ -414,6 +415,10 @@ mod tests {
         let mut unsigned = valid();
         unsigned["signature"] = json!({"alg": "RS256", "kid": "a", "value": "b"});
         assert_eq!(Envelope::parse(unsigned, 1000).map_err(|r| r.rule).err(), Some(Rule::BadEnvelope));
+        // Whoever carries a letter cannot make a second one of it that bears its sender's signature.
+        let mut carried = signed(valid()).expect("valid").into_doc();
+        carried["signature"]["seen"] = json!(true);
+        assert_eq!(Envelope::parse(carried, 1000).map_err(|r| r.rule).err(), Some(Rule::BadEnvelope));
     }
 
     #[test]

@@ -57,6 +57,9 @@ impl fmt::Debug for PublicKey {
 }
 
 /// The signature field of a document, as it stands; nothing is verified by reading it.
+///
+/// It holds its three fields and no other. No signature covers what stands beside them, and a hash of the whole document
+/// does: whoever could add a field there would have a second document with the same signature.
 pub struct Signature<'a> {
     pub kid: &'a str,
     pub value: &'a str,
@@ -64,7 +67,7 @@ pub struct Signature<'a> {
 
 impl<'a> Signature<'a> {
     pub fn of(doc: &'a Value, field: &str) -> Option<Self> {
-        let signature = doc.get(field)?;
+        let signature = doc.get(field)?.as_object().filter(|signature| signature.len() == 3)?;
         if signature.get("alg")?.as_str()? != "Ed25519" {
             return None;
         }
@@ -146,6 +149,9 @@ mod tests {
         let mut other_algorithm = doc.clone();
         other_algorithm["signature"]["alg"] = json!("none");
         assert!(!key.public().verify_object(&other_algorithm, "signature"));
+        let mut more = doc.clone();
+        more["signature"]["note"] = json!("not covered");
+        assert!(!key.public().verify_object(&more, "signature"), "a field that nobody signed");
         let mut other_name = doc;
         other_name["signature"]["kid"] = json!(other.public().kid());
         assert!(!key.public().verify_object(&other_name, "signature"));

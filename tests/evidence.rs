@@ -332,6 +332,7 @@ async fn whatever_is_changed_in_evidence_is_found_and_named() {
     // What cannot be read at all is not judged.
     let mut hidden = evidence.clone();
     hidden["looks"][0]["observations"][0]["note"] = json!("x");
+    let unsaid = deal.write("hidden.json", &hidden);
     for changed in
         [hidden, at("/looks/0/observations/0", json!({})), at("/schema", json!("x")), at("/tests", json!("["))]
     {
@@ -344,6 +345,11 @@ async fn whatever_is_changed_in_evidence_is_found_and_named() {
     assert_eq!(deal.run(&["replay", &file]).await.code, 1);
     let kid = deal.house.public_key().kid();
     assert_eq!(deal.run(&["verify", &file, "--key", kid.as_str()]).await.code, 1, "not the evidence that it names");
+    assert_eq!(
+        deal.run(&["verify", &unsaid, "--key", kid.as_str()]).await.code,
+        1,
+        "nor with a word in an observation"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,8 +71,9 @@ impl EvidenceName {
 pub fn named_by_hash(evidence: &Value) -> Value {
     let each_look = |look: &Value| {
         with_observations(look, |entry| match serde_json::from_value::<Observation>(entry.clone()) {
-            Ok(seen) => json!({ "sha256": seen.sha256() }),
-            Err(_) => entry.clone(),
+            // An entry that says more than an observation does is not the one that was hashed.
+            Ok(seen) if json!(seen) == *entry => json!({ "sha256": seen.sha256() }),
+            _ => entry.clone(),
         })
     };
     let mut bare: Map<String, Value> = Map::new();

@@ -408,7 +408,7 @@ pub fn opened(client: &AgentClient, mail: &Mail) -> Value {
 }
 
 fn show_mail(mail: &Value, out: &Out) {
-    let text = |name: &str| clean(mail.get(name).and_then(Value::as_str).unwrap_or("-"));
+    let text = |name: &str| brief(mail.get(name).and_then(Value::as_str).unwrap_or("-"), 200);
     let sealed = if mail["sealed"] == json!(true) { "sealed" } else { "clear" };
     let from = out.paint(Style::Strong, text("from"));
     out.line(format!("{}  {from}  {}  {sealed}  {}", text("received"), text("type"), text("id")));
@@ -423,9 +423,7 @@ fn show_mail(mail: &Value, out: &Out) {
     }
     match mail.get("fault").and_then(Value::as_str) {
         Some(fault) => out.line(format!("    {}", out.paint(Style::Doubt, clean(fault)))),
-        None => {
-            out.line(format!("    {}", said(mail)));
-        }
+        None => out.line(format!("    {}", said(mail))),
     }
 }
 
@@ -440,7 +438,8 @@ fn said(mail: &Value) -> String {
         None => "-".to_owned(),
     };
     if let Some(text) = body.as_str() {
-        return format!("{}  {}", clean(media), clean(text));
+        // Its further lines stand further in than anything that is said about a letter.
+        return format!("{}  {}", brief(media, 80), clean(text).replace("\n    ", "\n      | "));
     }
     match media {
         QUOTE_MEDIA => {
@@ -457,7 +456,7 @@ fn said(mail: &Value) -> String {
         "application/json" if body.get("status").is_some() && body.get("of").is_some() => {
             format!("{} to {}: {} (letter {})", of("status"), of("to"), of("reason"), of("of"))
         }
-        _ => format!("{}  {}", clean(media), brief(&body.to_string(), 200)),
+        _ => format!("{}  {}", brief(media, 80), brief(&body.to_string(), 200)),
     }
 }
 

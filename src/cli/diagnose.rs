@@ -1,6 +1,6 @@
 //! Faults of a file, shown with their lines: all of them at once.
 
-use super::output::{Failure, Faults, clean};
+use super::output::{Failure, Faults, clean, visible_source};
 use crate::config::{At, Diagnostic, Level, position};
 use crate::refusal::Exit;
 use annotate_snippets::renderer::Renderer;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 /// The text of all diagnostics of one file.
 pub fn render(path: &str, text: &str, diagnostics: &[Diagnostic], colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+    let (source, path) = (visible_source(text), clean(path));
     let mut out = String::new();
     for diagnostic in diagnostics {
         let level = match diagnostic.level {
@@ -21,13 +22,14 @@ pub fn render(path: &str, text: &str, diagnostics: &[Diagnostic], colour: bool) 
         match &diagnostic.at {
             At::Span(span) => {
                 let span = within(text, span);
-                let snippet = Snippet::source(text).path(path).annotation(AnnotationKind::Primary.span(span));
+                let snippet =
+                    Snippet::source(source.as_str()).path(path.as_str()).annotation(AnnotationKind::Primary.span(span));
                 group = group.element(snippet);
             }
             At::Env(name) => {
-                group = group.element(annotate_snippets::Origin::path(format!("environment variable {name}")))
+                group = group.element(annotate_snippets::Origin::path(format!("environment variable {}", clean(name))))
             }
-            At::Whole => group = group.element(annotate_snippets::Origin::path(path)),
+            At::Whole => group = group.element(annotate_snippets::Origin::path(path.as_str())),
         }
         let hint = diagnostic.hint.as_deref().map(clean);
         if let Some(hint) = &hint {
@@ -79,6 +81,7 @@ pub fn failure(what: &str, path: &str, text: &str, diagnostics: &[Diagnostic], c
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::invisible::misleads;
 
     #[test]
     fn a_fault_shows_its_line_and_what_to_do() {
@@ -99,6 +102,9 @@ mod tests {
             let shown = render("f", text, &[Diagnostic::error(At::Span(span), "here")], false);
             assert!(shown.contains("here"), "{shown}");
         }
+        let hostile = "x = \"\u{9b}2J\u{202e}\" # y\n";
+        let shown = render("f\u{1b}", hostile, &[Diagnostic::error(At::Span(14..15), "\u{9b}")], false);
+        assert!(shown.contains(":1:") && !shown.chars().any(|c| c != '\n' && misleads(c)), "{shown:?}");
         let data = to_json("house.toml", text, &diagnostics);
         assert_eq!((data[0]["line"].as_u64(), data[0]["column"].as_u64()), (Some(2), Some(1)));
         assert_eq!(failure("the configuration", "house.toml", text, &diagnostics, false).exit, Exit::Usage);

@@ -5,6 +5,7 @@
 //! characters escaped, so that no peer can move the cursor of a terminal.
 
 use crate::refusal::{Exit, Refusal};
+use crate::wire::invisible::misleads;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::fmt::{self, Display};
@@ -130,11 +131,11 @@ impl Out {
         }
     }
 
-    /// A document of data: one line in a pipe, indented for eyes.
+    /// A document of data: one line in a pipe, indented for eyes. What could move a terminal is escaped as JSON does it.
     pub fn doc(&self, doc: &Value) {
         let text =
             if io::stdout().is_terminal() { serde_json::to_string_pretty(doc) } else { serde_json::to_string(doc) };
-        self.line(text.unwrap_or_default());
+        self.line(escaped(&text.unwrap_or_default()));
     }
 
     /// Prose: nothing a script would read.
@@ -210,12 +211,43 @@ pub fn clean(text: &str) -> String {
         match c {
             '\n' => out.push_str("\n    "),
             '\t' => out.push(' '),
-            c if c.is_control() || is_invisible(c) => out.extend(c.escape_unicode()),
+            c if misleads(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
     }
     if text.chars().count() > SHOWN_CHARS_MAX {
         out.push('…');
+    }
+    out
+}
+
+/// A JSON text that says the same and moves no terminal.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !misleads(c) {
+            out.push(c);
+            continue;
+        }
+        let mut units = [0u16; 2];
+        c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+    }
+    out
+}
+
+/// The text of a file as it can be shown, of the same length in bytes, so that places in it stay where they are.
+pub fn visible_source(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match (c, c.len_utf8()) {
+            ('\n' | '\t', _) => out.push(c),
+            ('\r', _) => out.push(' '),
+            _ if !misleads(c) => out.push(c),
+            (_, 1) => out.push('?'),
+            (_, 2) => out.push_str("??"),
+            (_, 3) => out.push('\u{fffd}'),
+            (_, _) => out.push_str("\u{fffd}?"),
+        }
     }
     out
 }
@@ -232,10 +264,6 @@ pub fn fit(text: &str, width: usize) -> String {
     }
     let cut: String = text.chars().take(width.saturating_sub(1)).collect();
     format!("{cut}…")
-}
-
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 fn paint(colour: bool, style: Style, text: impl Display) -> String {
@@ -274,8 +302,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn documents_and_sources_move_no_terminal_and_stay_what_they_are() {
+        let said = json!({"a\u{9b}": "\u{7f}\u{202e}\u{e0041}\u{1b}ñ", "b": [1, "\n"]});
+        for text in [said.to_string(), serde_json::to_string_pretty(&said).unwrap_or_default()] {
+            let shown = escaped(&text);
+            assert!(!shown.chars().any(|c| c != '\n' && misleads(c)), "{shown}");
+            assert_eq!(serde_json::from_str::<Value>(&shown).ok().as_ref(), Some(&said));
+        }
+        let source = "a\u{1b}\u{9b}\u{2028}\u{e0041}ñ\r\n\tb";
+        assert_eq!(visible_source(source), "a???\u{fffd}\u{fffd}?ñ \n\tb");
+        assert_eq!(visible_source(source).len(), source.len());
+    }
+
+    #[test]
     fn nothing_of_a_stranger_moves_the_cursor() {
         assert_eq!(clean("a\u{1b}[2Jb\u{202e}c\u{7}"), "a\\u{1b}[2Jb\\u{202e}c\\u{7}");
+        assert_eq!(clean("a\u{9b}31m\u{61c}\u{2028}\u{ad}"), "a\\u{9b}31m\\u{61c}\\u{2028}\\u{ad}");
         assert_eq!(brief("one\n two\tthree", 80), "one two three");
         assert_eq!(brief("abcdef", 4), "abc…");
         assert!(clean(&"x".repeat(SHOWN_CHARS_MAX + 1)).ends_with('…'));

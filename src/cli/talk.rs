@@ -255,7 +255,7 @@ async fn conversation(args: &Conversation, out: &Out) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     for message in &shown {
-        let text = |name: &str| clean(message.get(name).and_then(Value::as_str).unwrap_or("-"));
+        let text = |name: &str| brief(message.get(name).and_then(Value::as_str).unwrap_or("-"), 200);
         let state = match text("dir").as_str() {
             "out" if message["read"].is_object() => "read".to_owned(),
             "out" => text("status"),

@@ -10,6 +10,7 @@ use crate::refusal::Refusal;
 use crate::wire::Doc;
 use crate::wire::card::Visibility;
 use crate::wire::digest::Sha256;
+use crate::wire::invisible::is_invisible;
 use serde_json::{Value, json};
 
 pub(super) fn notarize(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
@@ -54,8 +55,8 @@ pub(super) fn notarize(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
 
 /// One line of visible text: what cannot be seen is taken out, so that two seals that look alike are alike.
 fn clean(text: &str, chars: usize) -> Option<String> {
-    let invisible = |c: &char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let spaced: String = text.chars().filter(|c| !invisible(c)).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let spaced: String =
+        text.chars().filter(|c| !is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let line: String = words.join(" ").chars().take(chars).collect();
     let line = line.trim_end();

@@ -245,6 +245,8 @@ fn harmless(text: &str) -> String {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_owned() }
 }
 
+/// A cell is text: a control that is no end of a line has no meaning in it but to whatever shows it.
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\r', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+    let cell = cell.replace(|c: char| c.is_control() && !matches!(c, '\r' | '\n' | '\t'), "\u{fffd}");
+    if cell.contains([',', '"', '\r', '\n']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }

@@ -10,6 +10,7 @@ use crate::probe::url::{Target, UrlPolicy};
 use crate::record::House;
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
+use crate::wire::invisible::is_invisible;
 use crate::wire::json::type_name;
 use crate::wire::quote::ContractKind;
 use serde_json::{Map, Value, json};
@@ -52,7 +53,7 @@ pub fn clean(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut taken = 0;
     let mut space = false;
-    for c in text.chars().filter(|c| !hidden(*c)) {
+    for c in text.chars().filter(|c| !is_invisible(*c)) {
         if c.is_whitespace() || c.is_control() {
             space = taken > 0;
             continue;
@@ -164,7 +165,7 @@ fn tag(value: &Value) -> Result<(), &'static str> {
 
 fn link(value: &Value) -> Result<(), &'static str> {
     let text = value.as_str().filter(|text| text.len() <= limits::PROFILE_LINK_CHARS_MAX).unwrap_or_default();
-    let plain = text.chars().all(|c| !hidden(c) && !c.is_control() && !c.is_whitespace());
+    let plain = text.chars().all(|c| !is_invisible(c) && !c.is_control() && !c.is_whitespace());
     if plain && Target::parse(text, &UrlPolicy::default()).is_ok() {
         return Ok(());
     }
@@ -223,15 +224,6 @@ fn decimal(text: &str) -> bool {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str, most: usize| (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     digits(whole, 12) && digits(part, 6) && text.bytes().any(|b| (b'1'..=b'9').contains(&b))
-}
-
-/// Characters that show nothing, or that change the order in which others show.
-const fn hidden(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn bad(reason: String) -> Refusal {

@@ -9,6 +9,7 @@ pub mod card;
 pub mod digest;
 pub mod doc;
 pub mod envelope;
+pub mod invisible;
 pub mod json;
 pub mod key;
 pub mod pow;

@@ -119,7 +119,7 @@ fn limits_default_by_range_and_stay_below_the_ceiling() {
 fn the_file_is_rfc_4180_and_holds_no_formula() {
     let mut world = World::new();
     world.topup("ana", 100);
-    for concept in ["=SUM(A1)", "plain", "with, comma", "a \"quote\"", "two\nlines", "-1", "@x"] {
+    for concept in ["=SUM(A1)", "plain", "with, comma", "a \"quote\"", "two\nlines", "-1", "@x", "a\u{1b}[2J\u{9b}b"] {
         world.operate("ana", json!({"op": "pay", "to": at("leo"), "amount": 1, "concept": concept})).expect("paid");
     }
     let csv = statement(&world, "leo", all()).to_csv();
@@ -133,7 +133,8 @@ fn the_file_is_rfc_4180_and_holds_no_formula() {
     assert_eq!(cell(5), "\"two\nlines\",ana@a.example,1,,,5");
     assert_eq!(cell(6), "'-1,ana@a.example,1,,,6");
     assert_eq!(cell(7), "'@x,ana@a.example,1,,,7");
-    assert_eq!(lines[8], "");
+    assert_eq!(cell(8), "a\u{fffd}[2J\u{fffd}b,ana@a.example,1,,,8");
+    assert_eq!(lines[9], "");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The answer of `check` for eyes, and as JUnit for the machinery that reads it.
 
 use super::spec::Spec;
-use crate::cli::output::{Out, Style, brief, clean, fit};
+use crate::cli::output::{Out, Style, brief, clean, fit, visible_source};
 use crate::observe::look::Reports;
 use crate::probe::address::admissible;
 use crate::probe::observation::{Cause, End, FetchKey, Observation, Seen};
@@ -190,14 +190,15 @@ pub fn block(row: &Row<'_>, spec: &Spec, out: &Out) -> String {
         }
     }
     let hint = hint(row);
+    let (source, path) = (visible_source(&spec.text), clean(&spec.path));
     let mut group =
         level.with_name(name).primary_title(reason.as_str()).elements(Vec::<annotate_snippets::Element<'_>>::new());
     if let Some(span) = place(row, spec) {
-        let snippet =
-            Snippet::source(spec.text.as_str()).path(spec.path.as_str()).annotation(AnnotationKind::Primary.span(span));
+        let snippet = Snippet::source(source.as_str()).path(path.as_str());
+        let snippet = snippet.annotation(AnnotationKind::Primary.span(span));
         group = group.element(snippet);
     } else {
-        group = group.element(annotate_snippets::Origin::path(spec.path.as_str()));
+        group = group.element(annotate_snippets::Origin::path(path.as_str()));
     }
     for note in &notes {
         group = group.element(Level::NOTE.message(note.as_str()));

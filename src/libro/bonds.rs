@@ -4,7 +4,9 @@ use super::books::Posting;
 use super::contracts::{Ending, end, item, whole};
 use super::doing::{Doing, Receipt, bad, distinct};
 use super::money::Movement;
+use super::pay::payee;
 use super::rights::{Act, may};
+use super::stamps::spender;
 use crate::limits;
 use crate::record::ledger::ContractKindText;
 use crate::record::{Change, Contract, ContractState, House};
@@ -39,6 +41,17 @@ pub(super) fn bond(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let expires = doing.instant("expires")?;
     let amount = doing.amount("amount")?;
     doing.within_cap(amount)?;
+    // Whom the poster may not see is answered as nobody.
+    if house.is_mine(&beneficiary) && beneficiary != house.casa() {
+        payee(doing, &beneficiary)?;
+        spender(doing.ctx, &beneficiary)?;
+    }
+    if house.is_mine(&verifier) {
+        let theirs = payee(doing, &verifier)?;
+        if theirs.system && expires.is_none() {
+            return Err(bad(format!("{verifier} judges no bonds, and without expires this one would never come back")));
+        }
+    }
 
     let mut contract = Contract {
         id: doing.ids.uuid(),

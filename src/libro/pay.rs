@@ -3,9 +3,10 @@
 use super::books::Posting;
 use super::doing::{Doing, Receipt};
 use super::money::Movement;
+use super::stamps::spender;
 use crate::limits;
 use crate::record::AgentRecord;
-use crate::record::agent::{Asker, messages_only, stands, visible_to};
+use crate::record::agent::{Asker, stands, visible_to};
 use crate::refusal::{Refusal, Rule};
 use crate::wire::address::Address;
 use crate::wire::amount::Amount;
@@ -26,13 +27,7 @@ pub(super) fn pay(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     let amount = doing.amount("amount")?;
     doing.within_cap(amount)?;
     let payee = payee(doing, &to)?;
-    if payee.system {
-        return refuse(format!("{to} is one of the house's own names, and nothing that it holds is ever spent"));
-    }
-    if messages_only(doing.ctx.view, &payee.card) {
-        let owner = payee.card.delegation.as_ref().map_or_else(|| "its owner".to_owned(), |d| d.by.to_string());
-        return refuse(format!("{to} is a messages-only address and could never spend it: pay {owner}"));
-    }
+    spender(doing.ctx, &to)?;
     let concept = doing.label("concept", limits::CONCEPT_CHARS_MAX)?;
     let concept = concept.unwrap_or_else(|| format!("payment from {from}"));
     let mut movement = Movement::whole(from.as_str(), to.as_str(), amount);

@@ -10,7 +10,7 @@ use crate::record::agent::{messages_only, stands};
 use crate::record::{Change, OperationRecord};
 use crate::refusal::{Refusal, Rule};
 use crate::wire::Doc;
-use crate::wire::address::Address;
+use crate::wire::address::{Address, SystemName};
 use crate::wire::amount::Amount;
 use crate::wire::envelope::Verified;
 use crate::wire::json::canonical_sha256;
@@ -119,12 +119,19 @@ pub fn issue(ctx: &Ctx<'_>, books: &mut Books<'_>, ids: &mut Ids, issue: &Issue)
 }
 
 /// Whoever is to hold tokens of this house under one of its names must be there, and be able to spend them.
+///
+/// One rule for all that credits an account by name: a payment, an issue, a commission, a bond that is forfeited.
 pub(super) fn spender(ctx: &Ctx<'_>, account: &Address) -> Result<(), Refusal> {
     let record = ctx.view.agent(account.local()).filter(|record| stands(ctx.view, &record.card, ctx.now).is_ok());
     let record = record.ok_or_else(|| Refusal::new(Rule::PayeeUnknown, format!("no agent {account} in this house")))?;
+    let refuse = |why: String| Err(Refusal::new(Rule::CannotPayTo, why));
+    // Of the house's own names tareas@ alone buys anything.
+    if record.system && !account.is_system(&ctx.house.domain, SystemName::Tareas) {
+        return refuse(format!("{account} is one of the house's own names, and nothing that it holds is ever spent"));
+    }
     if messages_only(ctx.view, &record.card) {
-        let why = format!("{account} is a messages-only address and could never spend it");
-        return Err(Refusal::new(Rule::CannotPayTo, why));
+        let owner = record.card.delegation.as_ref().map_or_else(|| "its owner".to_owned(), |d| d.by.to_string());
+        return refuse(format!("{account} is a messages-only address and could never spend it: name {owner}"));
     }
     Ok(())
 }

@@ -79,6 +79,9 @@ impl Quote {
         let seller = Address::parse(seller).map_err(|r| bad(&format!("quote.seller: {}", r.reason)))?;
         let signature = Signature::of(doc, "signature")
             .ok_or_else(|| bad("quote.signature must be {alg: \"Ed25519\", kid, value}"))?;
+        if given("currency").is_some_and(|currency| currency != "tok") {
+            return Err(bad("quote.currency must be \"tok\": this ledger moves nothing else"));
+        }
         let kind = text("contract").and_then(ContractKind::parse).filter(|kind| *kind != ContractKind::Bond);
         let kind = kind.ok_or_else(|| bad("quote.contract must be spot, escrow or metered"))?;
         if text("house") != Some(house.as_str()) {

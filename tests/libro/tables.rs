@@ -2,7 +2,10 @@
 
 use crate::world::{World, at};
 use serde_json::json;
-use verifica::record::View;
+use verifica::ids::Ids;
+use verifica::libro::{self, Books};
+use verifica::record::{AgentRecord, Cards, Change, View};
+use verifica::wire::Amount;
 use verifica::wire::card::Scope;
 use verifica::wire::key::SigningKey;
 
@@ -222,6 +225,7 @@ fn a_quote_is_taken_only_as_its_seller_signed_it_for_this_buyer_here_and_now() {
         ana accept q9 leo escrow 100 tipo=quote => 400
         ana accept q10 leo escrow 100 terms=5 => 400
         ana accept q11 leo escrow 100 service=lessons => 400
+        ana accept q14 leo escrow 100 currency=eur => 400
         ana accept q12 fox escrow 100 => 202 ana=900
         "#,
     );
@@ -291,6 +295,41 @@ fn a_bond_goes_back_or_is_forfeited_by_its_verifier() {
         ana bond b13 0 leo => 400 ana=800
         "#,
     );
+}
+
+/// Tokens are never left where nobody can move them: with a name that is not here, with one of the house's own, or under
+/// a bond that nobody would ever judge and its poster could never take back.
+#[test]
+fn no_tokens_go_where_nobody_could_spend_or_return_them() {
+    let mut world = World::new();
+    world.enrol_below_ana("mute.ana", &Scope { messages_only: true, ..Scope::default() });
+    for name in ["libro", "verifica"] {
+        let record = world.view.agent(name).expect("record");
+        world.change(vec![Change::PutAgent(AgentRecord { system: true, ..record })]);
+    }
+    world.play(
+        r#"
+        topup ana 1000
+        ana bond b1 100 nobody => 404
+        ana bond b2 100 leo beneficiary=@nobody => 404
+        ana bond b3 100 leo beneficiary=@libro => 400
+        ana bond b4 100 leo beneficiary=@mute.ana => 400
+        ana bond b5 100 verifica => 400
+        ana bond b6 100 verifica expires=+2d => 202 ana=900
+        ana bond b7 100 fox beneficiary=@fox => 202 ana=800
+        fox release b7 => 202 ana=900
+        ana accept q1 leo spot 100 referrer={"address":"verifica@a.example","share":10} => 400
+        ana pay libro 5 => 400 ana=900
+        wait 2d
+        ana release b6 => 202 ana=1000
+        "#,
+    );
+    let issue =
+        libro::Issue { id: None, account: at("verifica"), amount: Amount::new(5).expect("amount"), concept: None };
+    let cards = Cards::new();
+    let ctx = libro::Ctx { house: &world.house, view: &world.view, now: world.now, cards: &cards };
+    let refused = libro::issue(&ctx, &mut Books::open(&world.view), &mut Ids::from_seed([3; 32]), &issue);
+    assert_eq!(refused.map(|_| ()).map_err(|refusal| refusal.code()), Err(400));
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub struct Config {
     pub libro: LibroSection,
     pub arbiter: ArbiterSection,
     pub probe: ProbeSection,
+    pub attachments: AttachmentsSection,
     pub hosts: BTreeMap<Domain, HostOverride>,
 }
 
@@ -112,6 +113,37 @@ pub struct ProbeSection {
     pub allow_networks: Vec<Network>,
     pub extra_ca: Vec<PathBuf>,
     pub resolve: Vec<Override>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachmentsSection {
+    pub kind: AttachmentsKind,
+    /// Bytes of all attachments together.
+    pub quota_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttachmentsKind {
+    /// This house holds none.
+    None,
+    /// In the data folder.
+    Local,
+    S3(BucketSection),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketSection {
+    pub bucket: String,
+    pub region: String,
+    pub endpoint: Option<String>,
+    /// Two lines: the access key and its secret.
+    pub credentials_file: PathBuf,
+}
+
+impl AttachmentsSection {
+    fn holds(&self) -> Option<u64> {
+        (self.kind != AttachmentsKind::None).then_some(self.quota_bytes)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +222,7 @@ impl Config {
             arbiter: self.arbiter.enabled,
             on_undecided_at_expiry: self.arbiter.on_undecided_at_expiry,
             evidence_keep_ms: self.arbiter.evidence_keep_ms,
+            attachments: self.attachments.holds(),
             policy: self.policy(),
             capabilities,
             addresses: self.addresses(),
@@ -280,6 +313,14 @@ allow_networks = []                       # networks outside the public internet
 extra_ca = []                             # PEM files trusted beside the compiled-in roots
 resolve = {{}}                              # "seller.example:443" = "127.0.0.1:8443"
 
+[attachments]
+kind = "local"                            # local: in data_dir | s3 | none: this house holds no attachments
+quota_bytes = 10737418240                 # of all senders together
+# bucket = "attachments"                  # with kind = "s3": any store that speaks its protocol
+# region = "us-east-1"
+# endpoint = "https://s3.example"
+# credentials_file = "s3.credentials"     # mode 0600; two lines: the access key and its secret
+
 # [hosts."beta.example"]                  # where another house is, and perhaps its key
 # url = "https://mail.beta.example"
 # sig = "<domain key>"
@@ -327,6 +368,7 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
     let libro = read_libro(top.section("libro"));
     let arbiter = read_arbiter(top.section("arbiter"), base);
     let probe = read_probe(top.section("probe"), &path);
+    let attachments = read_attachments(top.section("attachments"), &path);
     let hosts = read_hosts(top);
     read_store(top.section("store"));
     read_later(top);
@@ -344,6 +386,7 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
         libro,
         arbiter,
         probe,
+        attachments,
         hosts,
     })
 }
@@ -467,6 +510,30 @@ fn read_probe(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, Strin
     value
 }
 
+fn read_attachments(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, String>) -> AttachmentsSection {
+    let kind = section.get("kind", "local", one_of(&[("local", "local"), ("s3", "s3"), ("none", "none")]));
+    let most = integer(1_048_576, limits::SAFE_INTEGER_MAX);
+    let quota_bytes = section.get("quota_bytes", limits::ATTACHMENT_HOUSE_BYTES_DEFAULT, most);
+    let bucket = section.maybe("bucket", text).map(|(bucket, _)| bucket);
+    let region = section.get("region", "us-east-1".to_owned(), text);
+    let endpoint = section.maybe("endpoint", |value| house_url(&text(value)?)).map(|(url, _)| url);
+    let credentials = section.maybe("credentials_file", path).map(|(path, _)| path);
+    let kind = match (kind, bucket, credentials) {
+        ("s3", Some(bucket), Some(credentials_file)) => {
+            AttachmentsKind::S3(BucketSection { bucket, region, endpoint, credentials_file })
+        }
+        ("s3", ..) => {
+            let fault = Diagnostic::error(At::Whole, "attachments.kind = \"s3\" needs bucket and credentials_file");
+            section.fault(fault.hint("credentials_file has two lines: the access key and its secret"));
+            AttachmentsKind::None
+        }
+        ("none", ..) => AttachmentsKind::None,
+        _ => AttachmentsKind::Local,
+    };
+    section.finish();
+    AttachmentsSection { kind, quota_bytes }
+}
+
 /// `HOST:PORT` is reached at `ADDR` or `ADDR:PORT2`.
 fn resolve_override(name: &str, to: &str) -> Result<Override, String> {
     let parts = name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
@@ -542,7 +609,8 @@ fn size(min: u64, max: usize) -> impl Fn(&Val) -> Result<usize, String> {
     move |value| read(value).map(|n| usize::try_from(n).unwrap_or(max))
 }
 
-const TOP_KEYS: [&str; 17] = [
+const TOP_KEYS: [&str; 18] = [
+    "attachments",
     "trusted_proxies",
     "domain",
     "public_url",

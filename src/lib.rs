@@ -37,6 +37,7 @@
 //! Rooms that touch the world:
 //!
 //! - [`store`]: durable records: one writer, many readers.
+//! - [`objects`]: the bytes of attachments: a folder, or a bucket.
 //! - [`sandbox`]: runs a stranger's program where it can touch nothing, and proves it.
 //! - [`observe`]: makes observations: the guarded fetch, runs of jobs, and a look of both.
 //! - [`client`]: how this house and its agents reach other houses.
@@ -51,7 +52,7 @@
 //!
 //! ```text
 //! limits, refusal, time, ids <- wire <- probe <- verdict, attest <- record <- arbiter <- libro <- mail
-//!     <- store, sandbox <- observe, client <- server <- daemon <- config <- cli
+//!     <- store, sandbox, objects <- observe, client <- server <- daemon <- config <- cli
 //! ```
 //!
 //! No arrow runs back. `tests/tidy.rs` reads this source and says so when one does.
@@ -76,6 +77,7 @@ pub mod ids;
 pub mod libro;
 pub mod limits;
 pub mod mail;
+pub mod objects;
 pub mod observe;
 pub mod probe;
 pub mod record;

@@ -315,6 +315,41 @@ pub const WATCH_RETRY_MAX_MS: u64 = 30_000;
 pub const ATTACHMENTS_MAX: usize = 10;
 pub const ATTACHMENT_BYTES_MAX: u64 = 10 * 1_048_576;
 pub const ATTACHMENTS_BYTES_MAX: u64 = 25 * 1_048_576;
+/// The iv before and the tag after the sealed bytes of a file.
+pub const ATTACHMENT_SEAL_BYTES: u64 = 12 + 16;
+/// What one sender hands in on a day of UTC.
+pub const ATTACHMENT_DAY_BYTES_MAX: u64 = 100 * 1_048_576;
+/// What a house holds of all senders, unless the configuration says otherwise.
+pub const ATTACHMENT_HOUSE_BYTES_DEFAULT: u64 = 10 * 1_024 * 1_048_576;
+/// Who may fetch one attachment: the recipients of an envelope, and the members of a group among them.
+pub const ATTACHMENT_READERS_MAX: usize = RECIPIENTS_MAX + GROUP_MEMBERS_MAX;
+pub const ATTACHMENT_KEEP_MS: i64 = 30 * 86_400_000;
+/// Once every recipient has it.
+pub const ATTACHMENT_KEEP_FETCHED_MS: i64 = 7 * 86_400_000;
+pub const ATTACHMENT_NAME_CHARS_MAX: usize = 255;
+pub const ATTACHMENT_MEDIA_CHARS_MAX: usize = 100;
+/// Bytes of an attachment that are under way between a file and a connection.
+pub const BLOB_PIECE_BYTES: usize = 65_536;
+/// A transfer in which nothing moves for so long ends.
+pub const BLOB_STALL_MS: u64 = 15_000;
+/// The longest transfer of one attachment.
+pub const BLOB_TRANSFER_MS: u64 = 300_000;
+/// Putting an attachment where it is kept, once it has come.
+pub const BLOB_KEEP_MS: u64 = 60_000;
+/// Room is reserved so long for an attachment that is coming: longer than it may take.
+pub const BLOB_LEASE_MS: i64 = (BLOB_TRANSFER_MS + BLOB_KEEP_MS + 60_000) as i64;
+/// Transfers under way at once, and of them for one agent.
+pub const BLOB_TRANSFERS_MAX: usize = 64;
+pub const BLOB_TRANSFERS_PER_AGENT_MAX: usize = 4;
+/// Attachments on their way to a bucket at once: each is in memory meanwhile.
+pub const BUCKET_PUTS_MAX: usize = 4;
+/// One call of a bucket, and repetitions of it.
+pub const BUCKET_CALL_MS: u64 = 30_000;
+pub const BUCKET_RETRIES_MAX: usize = 2;
+/// Attachments that are looked at in one piece of housekeeping.
+pub const BLOB_SWEEP_ROWS: usize = 100;
+/// Before asking again a house that has no room left.
+pub const BLOB_NO_ROOM_RETRY_SECONDS: u64 = 3_600;
 
 // ---- Delegation --------------------------------------------------------------------------------------------------
 /// Parents above a subagent that a verifier follows.

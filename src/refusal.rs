@@ -68,6 +68,9 @@ refusals! {
     SenderUnreachable = 311 => 421,
     NotOfferedHere = 312 => 403,
     NotYet = 313 => 421,
+    NoSuchBlob = 314 => 404,
+    BlobTaken = 315 => 409,
+    AllowanceSpent = 316 => 429,
 
     // registration
     NameInvalid = 400 => 400,
@@ -113,6 +116,8 @@ refusals! {
     Draining = 602 => 503,
     PeerUnreachable = 603 => 502,
     Overloaded = 604 => 503,
+    NoRoom = 605 => 503,
+    NoAttachments = 606 => 503,
 }
 
 impl Rule {

@@ -48,6 +48,17 @@ impl Timestamp {
         self.0.div_euclid(60_000)
     }
 
+    /// The day of UTC that holds this instant, as a day number.
+    pub const fn day(self) -> i64 {
+        self.0.div_euclid(86_400_000)
+    }
+
+    /// Whole seconds until the next day of UTC, at least one.
+    pub const fn seconds_to_next_day(self) -> u64 {
+        let left = 86_400_000 - self.0.rem_euclid(86_400_000);
+        ((left + 999) / 1000).cast_unsigned()
+    }
+
     /// Whole seconds until the next minute window, at least one: what a `Retry-After` says.
     pub const fn seconds_to_next_minute(self) -> u64 {
         let left = 60_000 - self.0.rem_euclid(60_000);

@@ -27,6 +27,7 @@ const RANKS: &[(&str, u8)] = &[
     ("mail", 7),
     ("store", 8),
     ("sandbox", 8),
+    ("objects", 8),
     ("observe", 9),
     ("client", 9),
     ("server", 10),

@@ -38,7 +38,7 @@ pub fn domain_card(house: &House, stored: Option<&Value>, now: Timestamp) -> Val
     if house.settings.outbound_sealed {
         policy["outbound"] = "sealed".into();
     }
-    let content = json!({
+    let mut content = json!({
         "nyx5": "1",
         "domain": house.domain,
         "estafeta": house.public_url,
@@ -46,6 +46,9 @@ pub fn domain_card(house: &House, stored: Option<&Value>, now: Timestamp) -> Val
         "policy": policy,
         "extensions": EXTENSIONS,
     });
+    if let Some(attachments) = super::blobs::published(house) {
+        content["attachments"] = attachments;
+    }
     let signer = house.card_key();
     match stored {
         Some(card)
@@ -55,7 +58,6 @@ pub fn domain_card(house: &House, stored: Option<&Value>, now: Timestamp) -> Val
             card.clone()
         }
         _ => {
-            let mut content = content;
             content["issued"] = json!(now);
             signer.sign_object(&mut content, "signature");
             content

@@ -11,7 +11,7 @@ pub use crate::record::agent::stands;
 use crate::record::{AgentRecord, Change, Decided, Decision, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
-use crate::wire::address::{Local, SystemName};
+use crate::wire::address::{Address, Local, SystemName};
 use crate::wire::card::{Delegation, Scope, Visibility};
 use crate::wire::key::{PublicKey, Signature};
 use crate::wire::{AgentCard, Envelope};
@@ -68,6 +68,13 @@ pub(super) fn admits(view: &dyn View, card: &AgentCard, envelope: &Envelope) -> 
     let parents = parents(view, card);
     let scopes = std::iter::once(card).chain(parents.iter()).filter_map(AgentCard::scope);
     scopes.into_iter().try_for_each(|scope| scope.admits(envelope))
+}
+
+/// Whether the bounds of this card and of every parent above it let it hand something to all of these.
+pub(super) fn reaches(view: &dyn View, card: &AgentCard, to: &[Address]) -> Result<(), Refusal> {
+    let parents = parents(view, card);
+    let scopes = std::iter::once(card).chain(parents.iter()).filter_map(AgentCard::scope);
+    scopes.into_iter().try_for_each(|scope| scope.reaches(to))
 }
 
 /// `POST /agents/:sub/revoke`: by the operator, by whoever delegated it, or by the subagent itself. Nobody else learns

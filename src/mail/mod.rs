@@ -7,6 +7,7 @@
 //! Deliberately absent: seeded work (tareas@) and the e-mail bridge. Mail to tareas@ is refused in words; nothing pretends
 //! to have taken it.
 
+pub mod blobs;
 pub mod cards;
 pub mod delegation;
 pub mod groups;

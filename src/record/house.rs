@@ -57,6 +57,8 @@ pub struct Settings {
     pub on_undecided_at_expiry: OnUndecided,
     /// How long what a verdict stands on is kept after its contract ended.
     pub evidence_keep_ms: i64,
+    /// How many bytes of attachments this house holds; nothing where it holds none.
+    pub attachments: Option<u64>,
     /// How looks are made.
     pub policy: ProbePolicy,
     /// The test types that this host can run now.
@@ -113,6 +115,7 @@ impl Default for Settings {
             arbiter: true,
             on_undecided_at_expiry: OnUndecided::Hold,
             evidence_keep_ms: limits::EVIDENCE_KEEP_MS,
+            attachments: Some(limits::ATTACHMENT_HOUSE_BYTES_DEFAULT),
             policy: ProbePolicy::default(),
             capabilities: Capabilities::network(),
             addresses: AddressRule::default(),

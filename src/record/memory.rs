@@ -8,7 +8,7 @@
 
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
+    AccountPage, AgentRecord, BlobRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
     Mandate, MandateState, ObservationRow, OperationRecord, Pin, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
@@ -43,6 +43,8 @@ pub struct MemoryView {
     evidence: BTreeMap<String, EvidenceRow>,
     pins: BTreeMap<String, Pin>,
     domain_card: BTreeMap<(), Value>,
+    blobs: BTreeMap<String, BlobRecord>,
+    blob_days: BTreeMap<(Address, i64), u64>,
     events: BTreeMap<u64, (&'static str, Timestamp, String, Value)>,
     counter: u64,
 }
@@ -266,6 +268,12 @@ impl MemoryView {
             }
             Change::PutPin(pin) => self.put(undo, |m| &mut m.pins, pin.domain.clone(), pin),
             Change::PutDomainCard(card) => self.put(undo, |m| &mut m.domain_card, (), card),
+            Change::PutBlob(row) => self.put(undo, |m| &mut m.blobs, row.blob.clone(), row),
+            Change::DropBlob { blob } => self.take(undo, |m| &mut m.blobs, blob),
+            Change::CountBlobs { sender, day, bytes } => {
+                let counted = self.blob_day(&sender, day).saturating_add_signed(bytes);
+                self.put(undo, |m| &mut m.blob_days, (sender, day), counted);
+            }
             Change::Event { name, at, actor, data } => {
                 let order = self.next();
                 self.put(undo, |m| &mut m.events, order, (name, at, actor, data));
@@ -353,6 +361,18 @@ impl View for MemoryView {
 
     fn pin(&self, domain: &str) -> Option<Pin> {
         self.pins.get(domain).cloned()
+    }
+
+    fn blob(&self, blob: &str) -> Option<BlobRecord> {
+        self.blobs.get(blob).cloned()
+    }
+
+    fn blob_bytes(&self) -> u64 {
+        self.blobs.values().map(|row| row.bytes).sum()
+    }
+
+    fn blob_day(&self, sender: &Address, day: i64) -> u64 {
+        self.blob_days.get(&(sender.clone(), day)).copied().unwrap_or(0)
     }
 
     fn invitation(&self, code: &str) -> Option<Invitation> {

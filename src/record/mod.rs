@@ -7,6 +7,7 @@
 //! effect and never loses one.
 
 pub mod agent;
+pub mod blob;
 pub mod house;
 pub mod ledger;
 pub mod look;
@@ -14,6 +15,7 @@ pub mod mail;
 pub mod memory;
 
 pub use agent::{AgentRecord, Invitation};
+pub use blob::{BlobRecord, BlobState};
 pub use house::{House, Pin, Registration, Settings};
 pub use ledger::{
     AccountPage, Contract, ContractState, Entry, Line, Mandate, MandateState, OperationRecord, SealRecord,
@@ -77,6 +79,11 @@ pub trait View {
     fn pin(&self, domain: &str) -> Option<Pin>;
     /// The seal that this declarant has on this hash.
     fn seal(&self, sha256: &str, by: &Address) -> Option<SealRecord>;
+    fn blob(&self, blob: &str) -> Option<BlobRecord>;
+    /// Bytes of all attachments that the house holds or has reserved room for.
+    fn blob_bytes(&self) -> u64;
+    /// Bytes of attachments that this sender has handed in on a day of UTC.
+    fn blob_day(&self, sender: &Address, day: i64) -> u64;
 }
 
 /// One thing to remember. Applied in order; all of a decision's changes or none.
@@ -166,6 +173,18 @@ pub enum Change {
     /// Inserts or replaces: the operator confirmed the key, or the pinned key's house announced its next one.
     PutPin(Pin),
     PutDomainCard(Value),
+    /// Inserts or replaces; the bytes of all attachments move with it.
+    PutBlob(BlobRecord),
+    /// The object is gone; nothing happens if there is no such row.
+    DropBlob {
+        blob: String,
+    },
+    /// Adds to what a sender has handed in on a day of UTC; it never falls below zero.
+    CountBlobs {
+        sender: Address,
+        day: i64,
+        bytes: i64,
+    },
     /// Instrumentation: never content.
     Event {
         name: &'static str,

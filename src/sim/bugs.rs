@@ -5,7 +5,7 @@ use super::people::HOUSES;
 use crate::record::house::OnUndecided;
 use crate::record::memory::MemoryView;
 use crate::record::{
-    AccountPage, AgentRecord, Change, Contract, ContractState, Entry, House, Invitation, Job, LookRow, MailRecord,
+    AccountPage, AgentRecord, BlobRecord, Change, Contract, ContractState, Entry, House, Invitation, Job, LookRow, MailRecord,
     Mandate, OperationRecord, Pin, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
@@ -173,6 +173,18 @@ impl View for Lens<'_> {
 
     fn pin(&self, domain: &str) -> Option<Pin> {
         self.view.pin(domain)
+    }
+
+    fn blob(&self, blob: &str) -> Option<BlobRecord> {
+        self.view.blob(blob)
+    }
+
+    fn blob_bytes(&self) -> u64 {
+        self.view.blob_bytes()
+    }
+
+    fn blob_day(&self, sender: &Address, day: i64) -> u64 {
+        self.view.blob_day(sender, day)
     }
 
     fn seen(&self, from: &Address, id: &str) -> Option<SeenRecord> {

@@ -10,7 +10,7 @@ use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
 use crate::mail::talk;
 use crate::record::{
-    AgentRecord, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, Pin, Push,
+    AgentRecord, BlobRecord, BlobState, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, Pin, Push,
     SeenRecord,
 };
 use crate::time::Timestamp;
@@ -80,6 +80,14 @@ pub fn apply(rows: &Rows<'_>, change: &Change) -> Result<(), StoreError> {
             rows.exec(sql::PUT_PIN, params![domain, key.kid(), at.millis(), next]).map(drop)
         }
         Change::PutDomainCard(doc) => put_domain_card(rows, doc),
+        Change::PutBlob(row) => put_blob(rows, row),
+        Change::DropBlob { blob } => {
+            weigh_blob(rows, blob, 0)?;
+            rows.exec(sql::DROP_BLOB, [blob]).map(drop)
+        }
+        Change::CountBlobs { sender, day, bytes } => {
+            rows.exec(sql::COUNT_BLOBS, params![sender.as_str(), day, bytes]).map(drop)
+        }
         Change::Event { name, at, actor, data } => {
             let nth = rows.integer(sql::COUNT_EVENT, [name])?;
             rows.exec(sql::INSERT_EVENT, params![name, at.millis(), actor, text(data)?, nth]).map(drop)
@@ -262,6 +270,22 @@ fn put_job(rows: &Rows<'_>, job: &Job) -> Result<(), StoreError> {
 fn put_push(rows: &Rows<'_>, statement: &'static str, push: &Push) -> Result<(), StoreError> {
     let row = params![push.local, push.from, push.id, push.attempts, push.first.millis(), push.wake.millis()];
     rows.exec(statement, row).map(drop)
+}
+
+fn put_blob(rows: &Rows<'_>, row: &BlobRecord) -> Result<(), StoreError> {
+    weigh_blob(rows, &row.blob, integer(row.bytes)?)?;
+    let coming = row.state == BlobState::Coming;
+    let values = params![row.blob, coming, row.until.millis(), integer(row.bytes)?, text(row)?];
+    rows.exec(sql::PUT_BLOB, values).map(drop)
+}
+
+/// Keeps the sum of all attachments true before one of them changes to so many bytes.
+fn weigh_blob(rows: &Rows<'_>, blob: &str, bytes: i64) -> Result<(), StoreError> {
+    let before = rows.integer(sql::BLOB_HELD, [blob])?.unwrap_or(0);
+    if before == bytes {
+        return Ok(());
+    }
+    rows.exec(sql::META_SUM, params![rows::META_BLOB_BYTES, bytes - before]).map(drop)
 }
 
 fn put_look(rows: &Rows<'_>, look: &LookRow) -> Result<(), StoreError> {

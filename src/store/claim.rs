@@ -145,7 +145,8 @@ impl Store {
                 let nonces = rows.exec(sql::PRUNE_NONCE, params![oldest_nonce, piece as i64])?;
                 let rates = rows.exec(sql::PRUNE_RATE, params![oldest_minute, piece as i64])?;
                 let hours = rows.exec(sql::PRUNE_PRESENCE, params![oldest_hour, piece as i64])?;
-                Ok(nonces.max(rates).max(hours))
+                let days = rows.exec(sql::PRUNE_BLOB_DAY, params![now.day() - 1, piece as i64])?;
+                Ok(nonces.max(rates).max(hours).max(days))
             });
             if pruned.await.map_err(Denied::into_fault)? < piece {
                 break;

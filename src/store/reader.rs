@@ -6,7 +6,7 @@ use super::rows::{self, Rows, bound};
 use super::{StoreError, apply, schema, sql};
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
+    AccountPage, AgentRecord, BlobRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
     Mandate, ObservationRow, OperationRecord, Pin, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
@@ -143,6 +143,16 @@ impl<'c> Reader<'c> {
         self.0.many(sql::SUBAGENTS, params![parent.as_str(), after, bound(limit)], rows::agent)
     }
 
+    /// Attachments whose time has come, the oldest first.
+    pub fn blobs_due(&self, now: Timestamp, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.0.many(sql::BLOBS_DUE, params![now.millis(), bound(limit)], |row| Ok(row.get(0)?))
+    }
+
+    /// Attachments that are reserved and not there.
+    pub fn blobs_coming(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.0.many(sql::BLOBS_COMING, params![bound(limit)], |row| Ok(row.get(0)?))
+    }
+
     /// Every seal on this hash, the oldest first.
     pub fn seals(&self, sha256: &str, limit: usize) -> Result<Vec<SealRecord>, StoreError> {
         self.0.many(sql::SEALS, params![sha256, bound(limit)], |row| rows::document(row, 0))
@@ -270,6 +280,15 @@ impl View for Reader<'_> {
     }
     fn pin(&self, domain: &str) -> Option<Pin> {
         self.0.pin(domain)
+    }
+    fn blob(&self, blob: &str) -> Option<BlobRecord> {
+        self.0.blob(blob)
+    }
+    fn blob_bytes(&self) -> u64 {
+        self.0.blob_bytes()
+    }
+    fn blob_day(&self, sender: &Address, day: i64) -> u64 {
+        self.0.blob_day(sender, day)
     }
 
     fn invitation(&self, code: &str) -> Option<Invitation> {

@@ -7,7 +7,7 @@ use super::kept::{Account, Kept};
 use super::{StoreError, late, sql};
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
+    AccountPage, AgentRecord, BlobRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
     Pin, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
@@ -200,6 +200,18 @@ impl View for Rows<'_> {
 
     fn pin(&self, domain: &str) -> Option<Pin> {
         self.latch(|| self.one(sql::PIN, [domain], pin))
+    }
+
+    fn blob(&self, blob: &str) -> Option<BlobRecord> {
+        self.latch(|| self.one(sql::BLOB, [blob], |row| document(row, 0)))
+    }
+
+    fn blob_bytes(&self) -> u64 {
+        self.latch(|| self.text(sql::META, [META_BLOB_BYTES])).and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+
+    fn blob_day(&self, sender: &Address, day: i64) -> u64 {
+        self.latch(|| self.integer(sql::BLOB_DAY, params![sender.as_str(), day])).map_or(0, i64::cast_unsigned)
     }
 
     fn invitation(&self, code: &str) -> Option<Invitation> {
@@ -490,3 +502,6 @@ pub fn instant(row: &Row<'_>, at: usize) -> Result<Timestamp, StoreError> {
 fn unreadable(what: &str, which: &str) -> StoreError {
     StoreError::Bug(format!("the stored {what} {which} cannot be read"))
 }
+
+/// What all attachments together measure, counted as they come and go.
+pub const META_BLOB_BYTES: &str = "blob_bytes";

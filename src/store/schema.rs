@@ -415,6 +415,24 @@ CREATE INDEX agent_delegated ON agent (json_extract(card, '$.delegation.by'), lo
     WHERE json_extract(card, '$.delegation.by') IS NOT NULL;
 ALTER TABLE pin ADD COLUMN next TEXT;
 ",
+    "
+CREATE TABLE blob (
+    blob TEXT NOT NULL PRIMARY KEY,
+    coming INTEGER NOT NULL CHECK (coming IN (0, 1)),
+    until INTEGER NOT NULL,
+    bytes INTEGER NOT NULL CHECK (bytes >= 0),
+    doc TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_until ON blob (until, blob);
+CREATE INDEX blob_coming ON blob (blob) WHERE coming = 1;
+-- what each sender handed in, by day of UTC
+CREATE TABLE blob_day (
+    day INTEGER NOT NULL,
+    sender TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (day, sender)
+) STRICT, WITHOUT ROWID;
+",
 ];
 
 #[cfg(test)]

@@ -155,6 +155,23 @@ statements! {
     MAIL_OF = "SELECT local, id, sender, received, acked, visible_from, meta, envelope
         FROM mailbox WHERE local = ?1 AND id = ?2 AND sender = ?3";
 
+    // attachments
+    BLOB = "SELECT doc FROM blob WHERE blob = ?1";
+    BLOB_HELD = "SELECT bytes FROM blob WHERE blob = ?1";
+    PUT_BLOB = "INSERT INTO blob (blob, coming, until, bytes, doc) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT DO UPDATE SET coming = excluded.coming, until = excluded.until, bytes = excluded.bytes,
+        doc = excluded.doc";
+    DROP_BLOB = "DELETE FROM blob WHERE blob = ?1";
+    BLOBS_DUE = "SELECT blob FROM blob INDEXED BY blob_until WHERE until <= ?1 ORDER BY until LIMIT ?2";
+    BLOBS_COMING = "SELECT blob FROM blob INDEXED BY blob_coming WHERE coming = 1 ORDER BY blob LIMIT ?1";
+    BLOB_DAY = "SELECT bytes FROM blob_day WHERE sender = ?1 AND day = ?2";
+    COUNT_BLOBS = "INSERT INTO blob_day (sender, day, bytes) VALUES (?1, ?2, max(?3, 0))
+        ON CONFLICT DO UPDATE SET bytes = max(bytes + ?3, 0)";
+    PRUNE_BLOB_DAY = "DELETE FROM blob_day WHERE (day, sender) IN
+        (SELECT day, sender FROM blob_day WHERE day < ?1 ORDER BY day LIMIT ?2)";
+    META_SUM = "INSERT INTO meta (name, value) VALUES (?1, CAST(?2 AS TEXT))
+        ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS INTEGER) + ?2 AS TEXT)";
+
     // what was seen
     SEEN = "SELECT sha256, at, accepted FROM seen WHERE sender = ?1 AND id = ?2";
     PUT_SEEN = "INSERT INTO seen (sender, id, sha256, at, accepted) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -361,6 +361,18 @@ impl Scope {
         Value::Object(doc)
     }
 
+    /// Whether this subagent may hand anything to all of these.
+    pub fn reaches(&self, to: &[Address]) -> Result<(), Refusal> {
+        let Some(domains) = &self.to_domains else { return Ok(()) };
+        match to.iter().find(|to| !domains.iter().any(|d| d == to.domain().as_str())) {
+            None => Ok(()),
+            Some(to) => {
+                let reason = format!("this subagent may not write to {}", to.domain());
+                Err(Refusal::new(Rule::OutOfScope, reason))
+            }
+        }
+    }
+
     /// One rule for `/outbound`, `/inbound` and the ledger: may this subagent send this envelope?
     pub fn admits(&self, envelope: &Envelope) -> Result<(), Refusal> {
         let refuse = |why: String| Err(Refusal::new(Rule::OutOfScope, why));
@@ -369,11 +381,7 @@ impl Scope {
         {
             return refuse(format!("this subagent may not send the type {}", envelope.kind.as_str()));
         }
-        if let Some(domains) = &self.to_domains
-            && let Some(to) = envelope.to.iter().find(|to| !domains.iter().any(|d| d == to.domain().as_str()))
-        {
-            return refuse(format!("this subagent may not write to {}", to.domain()));
-        }
+        self.reaches(&envelope.to)?;
         if self.messages_only {
             if !matches!(envelope.kind, Kind::Message | Kind::Result | Kind::Receipt) {
                 return refuse(format!("a messages-only address may not send the type {}", envelope.kind.as_str()));

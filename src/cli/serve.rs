@@ -4,11 +4,13 @@
 //! reads the certificate again. Logs go to stderr: text for a terminal, one JSON object a line otherwise.
 
 use super::init_logs;
+use super::keyfile;
 use super::output::{Failure, Out};
 use super::settings;
 use crate::client::resolver::HostOverride;
-use crate::config::Config;
+use crate::config::{AttachmentsKind, Config};
 use crate::daemon::{self, ArbiterOptions, Ended, Listen, ServeError, ServeOptions, TlsFiles};
+use crate::objects::{BucketConfig, Place};
 use crate::observe::Fetcher;
 use crate::observe::jobs::{Jobs, JobsConfig};
 use crate::probe::plan::{Capabilities, Suite};
@@ -110,6 +112,7 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
     options.tls = config.tls.as_ref().map(|tls| TlsFiles { certificates: tls.cert.clone(), key: tls.key.clone() });
     options.trusted_proxies = config.trusted_proxies.clone();
     options.admin_token = Some(settings::admin_token(&config.admin_token_file)?.to_string().into());
+    options.attachments = attachments(config)?;
     let known = config.hosts.iter();
     options.hosts =
         known.map(|(domain, host)| (domain.clone(), HostOverride { url: host.url.clone(), sig: host.sig })).collect();
@@ -117,6 +120,30 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
         options.arbiter = Some(arbiter(config, policy, key)?);
     }
     Ok(options)
+}
+
+fn attachments(config: &Config) -> Result<Place, Failure> {
+    let beside = config.data_dir.join("attachments");
+    let section = match &config.attachments.kind {
+        AttachmentsKind::None => return Ok(Place::Nowhere),
+        AttachmentsKind::Local => return Ok(Place::Folder(beside)),
+        AttachmentsKind::S3(section) => section,
+    };
+    let path = &section.credentials_file;
+    let text = keyfile::read_secret(path, "the credentials of the bucket")?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (Some(access), Some(secret), None) = (lines.next(), lines.next(), lines.next()) else {
+        let failure = Failure::usage("the credentials of the bucket are not two lines").at(path.display());
+        return Err(failure.hint("write the access key on the first line and its secret on the second"));
+    };
+    let bucket = BucketConfig {
+        bucket: section.bucket.clone(),
+        region: section.region.clone(),
+        endpoint: section.endpoint.clone(),
+        access_key: access.to_owned(),
+        secret_key: secret.to_owned().into(),
+    };
+    Ok(Place::Bucket(Box::new(bucket), beside))
 }
 
 /// What the arbiter looks through; attestations of jobs are signed with `key`.
@@ -157,6 +184,7 @@ pub fn failure(error: ServeError) -> Failure {
         ServeError::AnotherHouse { path, .. } => {
             Failure::usage(said).at(path.display()).hint("choose another data_dir")
         }
+        ServeError::Objects(fault) => Failure::new(Exit::Disk, "the attachments cannot be opened").why(fault),
         ServeError::Cards(refusal) => Failure::from(refusal),
     }
 }

@@ -1,10 +1,12 @@
 //! TLS for outgoing calls: rustls over ring, the compiled-in Mozilla roots and the operator's own roots. The machine's
 //! trust store is not read, so the same build trusts the same authorities everywhere.
 
+use crate::limits;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The trust roots of this build, with `extra` beside them.
 pub fn roots(extra: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
@@ -22,6 +24,19 @@ pub fn client_config(extra: &[CertificateDer<'static>]) -> Result<rustls::Client
         .map_err(|e| format!("no usable TLS version: {e}"))?
         .with_root_certificates(roots(extra)?)
         .with_no_client_auth())
+}
+
+/// A client for one place that the operator named: no proxy, no redirects, and an end when nothing moves for so long.
+pub fn http_client(tls: &rustls::ClientConfig, stall_ms: u64) -> Result<reqwest::Client, String> {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls.clone())
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_millis(limits::CONNECT_MS))
+        .read_timeout(Duration::from_millis(stall_ms))
+        .user_agent(concat!("verifica/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|e| format!("the HTTP client cannot be made: {e}"))
 }
 
 /// The certificates of a PEM text; at least one.

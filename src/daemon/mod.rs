@@ -6,6 +6,7 @@
 //! the demo and in tests.
 
 mod arbiter;
+mod blobs;
 mod offer;
 mod push;
 mod queue;

@@ -6,7 +6,7 @@
 
 use super::arbiter::{Arbiter, ArbiterOptions, Ledger};
 use super::offer::offer_again;
-use super::{push, queue};
+use super::{blobs, push, queue};
 use crate::client::agent::SystemClock;
 use crate::client::dns::{SystemDns, TxtLookup};
 use crate::client::peer::Peers;
@@ -14,6 +14,7 @@ use crate::client::resolver::{HostOverride, Resolver};
 use crate::client::tls;
 use crate::limits;
 use crate::mail;
+use crate::objects::{ObjectFault, Objects, Place};
 use crate::observe::jobs::Jobs;
 use crate::probe::address::{AddressRule, Network};
 use crate::record::{Change, Decision, House};
@@ -58,6 +59,8 @@ pub struct ServeOptions {
     pub trusted_proxies: Vec<Network>,
     /// The file of the store.
     pub store: PathBuf,
+    /// Where attachments lie; nowhere where the house's settings say that it holds none.
+    pub attachments: Place,
     pub admin_token: Option<SecretString>,
     pub hosts: BTreeMap<Domain, HostOverride>,
     /// Trusted beside the compiled-in roots when other houses are called.
@@ -82,6 +85,8 @@ pub enum ServeError {
     Store { path: PathBuf, error: StoreError },
     #[error("the store {} holds the books of {found}; this house is {expected}", path.display())]
     AnotherHouse { path: PathBuf, found: String, expected: Domain },
+    #[error("{0}")]
+    Objects(ObjectFault),
     #[error("the house's own cards: {0}")]
     Cards(Refusal),
 }
@@ -115,7 +120,9 @@ pub struct Drained {
 impl ServeOptions {
     /// Defaults for everything but what a house cannot be without.
     pub fn new(house: House, listen: Listen, store: PathBuf) -> ServeOptions {
+        let attachments = Place::Folder(store.with_file_name("attachments"));
         ServeOptions {
+            attachments,
             house,
             listen,
             tls: None,
@@ -144,6 +151,9 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let store = open_store(&options.store, &house.domain).await?;
     let client = tls::client_config(&options.extra_roots).map_err(ServeError::Setup)?;
     let callers = Peers::new(&client, house.settings.addresses.clone()).map_err(ServeError::Setup)?;
+    let place = if house.settings.attachments.is_some() { options.attachments } else { Place::Nowhere };
+    let to_bucket = tls::http_client(&client, limits::BUCKET_CALL_MS).map_err(ServeError::Setup)?;
+    let objects = Objects::open(place, to_bucket).await.map_err(ServeError::Objects)?.map(Arc::new);
     let peers = Peers::new(&client, options.peer_addresses).map_err(ServeError::Setup)?;
     let clock = options.clock;
     let resolver = Resolver::new(house.clone(), store.clone(), clock.clone(), peers, options.dns, options.hosts);
@@ -152,11 +162,17 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     let doors = Arc::new(Doors::new(house, store, resolver, clock, token));
     install_own_cards(&doors).await.map_err(ServeError::Cards)?;
     let stopping = CancellationToken::new();
+    if let Some(objects) = &objects {
+        blobs::recover(&doors, objects).await.map_err(ServeError::Cards)?;
+    }
     let mut workers = vec![
         tokio::spawn(queue::run(doors.clone(), stopping.clone())),
         tokio::spawn(push::run(doors.clone(), callers, stopping.clone())),
         tokio::spawn(housekeeping(doors.clone(), stopping.clone())),
     ];
+    if let Some(objects) = &objects {
+        workers.push(tokio::spawn(blobs::run(doors.clone(), objects.clone(), stopping.clone())));
+    }
     let jobs = options.arbiter.as_ref().and_then(|options| options.jobs.clone());
     if jobs.is_some() {
         // Whatever a house that crashed has left behind of its jobs.
@@ -166,7 +182,7 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
         let arbiter = Arbiter::new(doors.clone(), Ledger::Own, options);
         workers.push(tokio::spawn(arbiter.run(stopping.clone())));
     }
-    let app = Arc::new(App::new(doors.clone(), stopping.clone()));
+    let app = Arc::new(App::new(doors.clone(), stopping.clone()).holding(objects));
     let secured = tls.as_ref().map(|(tls, _)| tls.clone());
     let listener = Listener::start(listener, secured, router(app.clone()), options.trusted_proxies, stopping.clone());
     let listener = listener.map_err(|error| ServeError::Listen { at: "its socket".to_owned(), error })?;

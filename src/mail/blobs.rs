@@ -35,11 +35,7 @@ pub enum Taking {
 
 impl Handed {
     /// `to` is the query's values: each a list of addresses with commas between.
-    pub fn parse<'a>(
-        blob: &str,
-        to: impl Iterator<Item = &'a str>,
-        bytes: Option<u64>,
-    ) -> Result<Handed, Refusal> {
+    pub fn parse<'a>(blob: &str, to: impl Iterator<Item = &'a str>, bytes: Option<u64>) -> Result<Handed, Refusal> {
         let blob = name(blob)?;
         let mut readers: Vec<Address> = Vec::new();
         for text in to.flat_map(|list| list.split(',')).map(str::trim).filter(|text| !text.is_empty()) {
@@ -105,10 +101,8 @@ pub fn reserve(
     let bytes = handed.bytes.unwrap_or(limits::ATTACHMENT_BYTES_MAX);
     let (day, spent) = (now.day(), view.blob_day(&sender.address, now.day()));
     if spent.saturating_add(bytes) > limits::ATTACHMENT_DAY_BYTES_MAX {
-        let reason = format!(
-            "{spent} of {} bytes of attachments are spent today (UTC)",
-            limits::ATTACHMENT_DAY_BYTES_MAX
-        );
+        let reason =
+            format!("{spent} of {} bytes of attachments are spent today (UTC)", limits::ATTACHMENT_DAY_BYTES_MAX);
         return Err(Refusal::new(Rule::AllowanceSpent, reason).retry_after(now.seconds_to_next_day()));
     }
     if view.blob_bytes().saturating_add(bytes) > room {
@@ -342,7 +336,9 @@ mod tests {
     #[test]
     fn names_are_uuids_and_recipients_are_bounded() {
         assert_eq!(name(&BLOB.to_uppercase()), Ok(BLOB.to_owned()));
-        for bad in ["", "x", "../../etc/passwd", "6f1c2b34000040008000000000000000", "{6f1c2b34-0000-4000-8000-00000000000"] {
+        for bad in
+            ["", "x", "../../etc/passwd", "6f1c2b34000040008000000000000000", "{6f1c2b34-0000-4000-8000-00000000000"]
+        {
             assert_eq!(name(bad).map_err(|r| r.code()), Err(400), "{bad}");
         }
         let many = |n: usize| (0..n).map(|i| format!("a{i}@mar.example")).collect::<Vec<_>>().join(",");
@@ -363,7 +359,10 @@ mod tests {
         let mut world = world();
         let whole = limits::ATTACHMENT_BYTES_MAX;
         for n in 0..10 {
-            assert_eq!(reserve_at(&mut world, START, "ana", &handed(&blob(n), &["bob@mar.example"], Some(whole))), Ok(Taking::New));
+            assert_eq!(
+                reserve_at(&mut world, START, "ana", &handed(&blob(n), &["bob@mar.example"], Some(whole))),
+                Ok(Taking::New)
+            );
         }
         assert_eq!(world.view.blob_day(&address("ana@mar.example"), START.day()), limits::ATTACHMENT_DAY_BYTES_MAX);
         let one = handed(&blob(10), &["bob@mar.example"], Some(1));

@@ -90,12 +90,12 @@ impl Objects {
     /// The object of this name, if there is one.
     pub async fn read(&self, name: &str) -> Result<Option<Reading>, ObjectFault> {
         Ok(match self {
-            Objects::Folder(folder) => folder.read(name).await?.map(|(bytes, pieces)| {
-                Reading { bytes, source: Source::Folder(pieces) }
-            }),
-            Objects::Bucket(bucket, _) => bucket.read(name).await?.map(|(bytes, pieces)| {
-                Reading { bytes, source: Source::Bucket(pieces) }
-            }),
+            Objects::Folder(folder) => {
+                folder.read(name).await?.map(|(bytes, pieces)| Reading { bytes, source: Source::Folder(pieces) })
+            }
+            Objects::Bucket(bucket, _) => {
+                bucket.read(name).await?.map(|(bytes, pieces)| Reading { bytes, source: Source::Bucket(pieces) })
+            }
         })
     }
 

@@ -8,8 +8,8 @@
 
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, BlobRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
-    Mandate, MandateState, ObservationRow, OperationRecord, Pin, Push, SealRecord, SeenRecord, View,
+    AccountPage, AgentRecord, BlobRecord, Change, Contract, Decision, Entry, EvidenceRow, Invitation, Job, LookRow,
+    MailRecord, Mandate, MandateState, ObservationRow, OperationRecord, Pin, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;

@@ -340,7 +340,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// A panic while holding one of these locks leaves a table that is still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

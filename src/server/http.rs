@@ -1,6 +1,6 @@
 //! HTTP at the doors: bodies read within bounds, answers with the headers that every answer carries.
 //!
-//! A body is JSON or nothing. Every refusal is `{reason, rule}`, where `rule` is the stable number of the rule that said
+//! A body is JSON or nothing, but for the sealed bytes of an attachment. Every refusal is `{reason, rule}`, where `rule` is the stable number of the rule that said
 //! no. Nothing a stranger sends makes a 500.
 
 use crate::limits;
@@ -25,7 +25,7 @@ pub enum Keep {
 }
 
 /// A door's answer.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Reply {
     pub code: u16,
     pub body: Payload,
@@ -36,10 +36,18 @@ pub struct Reply {
     pub file_name: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Payload {
     Json(Value),
-    Text { media: &'static str, text: String },
+    Text {
+        media: &'static str,
+        text: String,
+    },
+    /// Bytes that nobody here can read, as they come.
+    Stream {
+        bytes: u64,
+        body: Body,
+    },
 }
 
 impl Reply {
@@ -172,9 +180,14 @@ pub async fn read_body(
 /// The bytes of an answer: security headers on all of them, caching only where the table allows it, a weak tag that lets
 /// an unchanged answer be 304.
 pub fn respond(reply: Reply, method: &Method, asked: &HeaderMap, keep: Keep) -> Response {
+    let mut stream = None;
     let (media, bytes) = match reply.body {
         Payload::Json(value) => (JSON, value.to_string().into_bytes()),
         Payload::Text { media, text } => (media, text.into_bytes()),
+        Payload::Stream { bytes, body } => {
+            stream = Some((bytes, body));
+            (BYTES, Vec::new())
+        }
     };
     let mut status = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut headers = HeaderMap::new();
@@ -216,10 +229,11 @@ pub fn respond(reply: Reply, method: &Method, asked: &HeaderMap, keep: Keep) -> 
         headers.remove(header::CONTENT_TYPE);
         Body::empty()
     } else if method == Method::HEAD {
-        put(&mut headers, header::CONTENT_LENGTH, &bytes.len().to_string());
+        let length = stream.map_or(bytes.len() as u64, |(length, _)| length);
+        put(&mut headers, header::CONTENT_LENGTH, &length.to_string());
         Body::empty()
     } else {
-        Body::from(bytes)
+        stream.map_or_else(|| Body::from(bytes), |(_, body)| body)
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -227,7 +241,7 @@ pub fn respond(reply: Reply, method: &Method, asked: &HeaderMap, keep: Keep) -> 
     response
 }
 
-fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
+pub fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
     let Some(value) = headers.get(header::CONTENT_LENGTH) else {
         return Ok(if headers.contains_key(header::TRANSFER_ENCODING) { None } else { Some(0) });
     };
@@ -247,7 +261,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Goes on reading for a while in the background: a connection closed on unread bytes resets, and the refusal is lost.
-fn linger(headers: &HeaderMap, mut body: Body) {
+pub fn linger(headers: &HeaderMap, mut body: Body) {
     if headers.contains_key(header::EXPECT) {
         return;
     }
@@ -284,6 +298,7 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 pub const JSON: &str = "application/json; charset=utf-8";
+const BYTES: &str = "application/octet-stream";
 
 const FIXED_HEADERS: [(&str, &str); 5] = [
     ("strict-transport-security", "max-age=31536000; includeSubDomains"),

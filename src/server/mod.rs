@@ -3,6 +3,7 @@
 //! Routes are thin over [`Doors`]; rules live in the pure rooms and run inside one durable transaction. A stranger's
 //! bytes stop here at the first fault with a code and one clear reason, and never make a 500.
 
+mod blobs;
 mod doors;
 mod house;
 mod http;
@@ -13,7 +14,9 @@ mod people;
 mod pins;
 mod routes;
 mod talk;
+mod transfers;
 
+pub use blobs::discard;
 pub use doors::{Asking, Caller, Doors, Wakes};
 pub use http::{Keep, Payload, Reply};
 pub use listen::{Listener, Tls};

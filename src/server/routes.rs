@@ -6,9 +6,11 @@
 
 use super::doors::{Asking, Caller, Doors};
 use super::http::{Held, HeldBody, Keep, Reply, read_body, respond};
-use super::{house, mail, money, people, pins, talk};
+use super::transfers::Transfers;
+use super::{blobs, house, mail, money, people, pins, talk};
 use crate::limits;
 use crate::mail::Answer;
+use crate::objects::Objects;
 use crate::probe::address::Network;
 use crate::refusal::{Refusal, Rule};
 use crate::wire::auth::Request as Bound;
@@ -24,8 +26,8 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -58,6 +60,8 @@ pub struct Route {
     pub auth: Auth,
     /// The largest body in bytes; zero where the route takes none.
     pub body_max: usize,
+    /// The door reads the body itself, piece by piece; otherwise it is JSON and read before.
+    pub raw: bool,
     pub keep: Keep,
     /// Requests of one address in a minute are counted under this name.
     pub bucket: Option<&'static str>,
@@ -83,6 +87,8 @@ pub struct Call {
     pub headers: HeaderMap,
     pub query: Vec<(String, String)>,
     pub body: HeldBody,
+    /// The body of a route that takes it raw, for its door to take once.
+    pub raw: Mutex<Option<Body>>,
     params: Vec<(&'static str, String)>,
 }
 
@@ -90,6 +96,8 @@ pub struct Call {
 pub struct App {
     pub doors: Arc<Doors>,
     pub stopping: tokio_util::sync::CancellationToken,
+    pub transfers: Transfers,
+    objects: Option<Arc<Objects>>,
     ready: AtomicBool,
     held: Arc<Held>,
 }
@@ -111,6 +119,7 @@ macro_rules! route {
             path: $path,
             auth: Auth::$auth,
             body_max: $body,
+            raw: false,
             keep: $keep,
             bucket: $bucket,
             door: |app, call| Box::pin($door(app, call)),
@@ -120,6 +129,7 @@ macro_rules! route {
 
 const SMALL: usize = limits::SMALL_BODY_MAX;
 const WHOLE: usize = limits::REQUEST_BODY_MAX;
+const OBJECT: usize = limits::ATTACHMENT_BYTES_MAX as usize;
 const MINUTE: Keep = Keep::Seconds(60);
 
 /// Every route of the house.
@@ -148,6 +158,9 @@ pub const TABLE: &[Route] = &[
     route!("GET" "/mailbox/{local}/wait", Owner, body 0, Keep::No, None => mail::wait),
     route!("GET" "/outbox/{local}", Owner, body 0, Keep::No, None => mail::outbox),
     route!("GET" "/conversations/{local}", Owner, body 0, Keep::No, None => talk::conversations),
+    Route { raw: true, ..route!("PUT" "/blob/{blob}", Agent, body OBJECT, Keep::No, Some("blob") => blobs::upload) },
+    route!("GET" "/blob/{blob}", AnyAgent, body 0, Keep::No, Some("blob") => blobs::download),
+    route!("DELETE" "/blob/{blob}", Agent, body 0, Keep::No, Some("blob") => blobs::remove),
     route!("POST" "/groups", Agent, body SMALL, Keep::No, None => talk::create_group),
     route!("GET" "/groups/{local}/members", Agent, body 0, Keep::No, None => talk::group_members),
     route!("POST" "/groups/{local}/members", Agent, body SMALL, Keep::No, None => talk::edit_group),
@@ -221,10 +234,17 @@ async fn serve(app: Arc<App>, path: &'static str, request: Request) -> Response 
         if let Some(bucket) = route.bucket {
             app.doors.count_ip(bucket, ip, limits::RATE_LOOKUP_PER_MINUTE).await?;
         }
-        let body = body_of(&app, route, &head.headers, body, &who).await?;
+        let (body, raw) = match route.raw {
+            true => (HeldBody::none(), Some(body)),
+            false => (body_of(&app, route, &head.headers, body, &who).await?, None),
+        };
         let query = url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
         let query = query.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
-        (route.door)(&app, Call { who, ip, headers: head.headers.clone(), query, body, params: params.clone() }).await
+        (route.door)(
+            &app,
+            Call { who, ip, headers: head.headers.clone(), query, body, raw: Mutex::new(raw), params: params.clone() },
+        )
+        .await
     };
     let reply = answer.await.unwrap_or_else(|refusal| {
         if refusal.code() >= 500 {
@@ -372,7 +392,18 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Response {
 
 impl App {
     pub fn new(doors: Arc<Doors>, stopping: tokio_util::sync::CancellationToken) -> App {
-        App { doors, stopping, ready: AtomicBool::new(false), held: Held::new() }
+        let transfers = Transfers::default();
+        App { doors, stopping, transfers, objects: None, ready: AtomicBool::new(false), held: Held::new() }
+    }
+
+    /// Attachments lie there.
+    pub fn holding(mut self, objects: Option<Arc<Objects>>) -> App {
+        self.objects = objects;
+        self
+    }
+
+    pub fn objects(&self) -> Result<Arc<Objects>, Refusal> {
+        self.objects.clone().ok_or_else(|| Refusal::new(Rule::NoAttachments, "this house holds no attachments"))
     }
 
     pub fn started(&self) {
@@ -406,7 +437,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for route in TABLE {
             assert!(seen.insert((route.method, route.path)), "{} {}", route.method, route.path);
-            assert_eq!(route.method == "POST", route.body_max > 0, "{}", route.path);
+            assert_eq!(matches!(route.method, "POST" | "PUT"), route.body_max > 0, "{}", route.path);
             assert!(route.path.starts_with('/') && !route.path.ends_with('/'));
             let private = !matches!(route.auth, Auth::None | Auth::Asker);
             assert!(!private || route.keep == Keep::No, "{}: an answer for one is kept by nobody", route.path);

@@ -5,8 +5,8 @@ use super::people::HOUSES;
 use crate::record::house::OnUndecided;
 use crate::record::memory::MemoryView;
 use crate::record::{
-    AccountPage, AgentRecord, BlobRecord, Change, Contract, ContractState, Entry, House, Invitation, Job, LookRow, MailRecord,
-    Mandate, OperationRecord, Pin, SealRecord, SeenRecord, View,
+    AccountPage, AgentRecord, BlobRecord, Change, Contract, ContractState, Entry, House, Invitation, Job, LookRow,
+    MailRecord, Mandate, OperationRecord, Pin, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;

@@ -10,8 +10,8 @@ use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
 use crate::mail::talk;
 use crate::record::{
-    AgentRecord, BlobRecord, BlobState, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, MandateState, Pin, Push,
-    SeenRecord,
+    AgentRecord, BlobRecord, BlobState, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate,
+    MandateState, Pin, Push, SeenRecord,
 };
 use crate::time::Timestamp;
 use crate::wire::address::{Domain, SystemName};

@@ -6,8 +6,8 @@ use super::rows::{self, Rows, bound};
 use super::{StoreError, apply, schema, sql};
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, BlobRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow, MailRecord,
-    Mandate, ObservationRow, OperationRecord, Pin, SealRecord, SeenRecord, View,
+    AccountPage, AgentRecord, BlobRecord, Contract, ContractState, Entry, EvidenceRow, Invitation, Job, LookRow,
+    MailRecord, Mandate, ObservationRow, OperationRecord, Pin, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::Address;

@@ -7,8 +7,8 @@ use super::kept::{Account, Kept};
 use super::{StoreError, late, sql};
 use crate::limits;
 use crate::record::{
-    AccountPage, AgentRecord, BlobRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate, OperationRecord,
-    Pin, Push, SealRecord, SeenRecord, View,
+    AccountPage, AgentRecord, BlobRecord, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate,
+    OperationRecord, Pin, Push, SealRecord, SeenRecord, View,
 };
 use crate::time::Timestamp;
 use crate::wire::address::{Address, Local};

@@ -9,6 +9,20 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sha256(pub [u8; 32]);
 
+/// A SHA-256 of what comes piece by piece.
+#[derive(Clone, Default)]
+pub struct Hashing(sha2::Sha256);
+
+impl Hashing {
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub fn finish(self) -> Sha256 {
+        Sha256(self.0.finalize().into())
+    }
+}
+
 impl Sha256 {
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Sha256(sha2::Sha256::digest(bytes.as_ref()).into())

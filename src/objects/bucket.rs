@@ -52,6 +52,8 @@ impl Bucket {
             .with_secret_access_key(config.secret_key.expose_secret())
             .with_allow_http(plain)
             .with_retry(retry)
+            // One object a request is what every such store can do.
+            .with_disable_bulk_delete(true)
             .with_http_connector(Connector(http));
         if let Some(endpoint) = &config.endpoint {
             builder = builder.with_endpoint(endpoint);

@@ -40,6 +40,10 @@ impl HouseProcess {
         HouseProcess { url: format!("http://{at}"), folder, child: Some(child) }
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().expect("running").id()
+    }
+
     pub fn signal(&self, name: &str) {
         let id = self.child.as_ref().expect("running").id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill").success());

@@ -267,6 +267,7 @@ async fn evidence_goes_a_given_time_after_its_contract_ended_and_never_before() 
 const PENDING: &[(&str, &str)] = &[
     ("QUEUE_LENGTH", "job_"),
     ("LOOKS_OPEN", "look_wake"),
+    ("BLOBS_COMING", "blob_coming"),
     ("DIRECTORY", "agent_listed"),
     ("DIRECTORY_TOTAL", "agent_listed"),
     // Entry numbers from the newest on: stops at the first.

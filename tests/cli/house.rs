@@ -40,6 +40,7 @@ impl HouseProcess {
         HouseProcess { url: format!("http://{at}"), folder, child: Some(child) }
     }
 
+    #[allow(dead_code)]
     pub fn id(&self) -> u32 {
         self.child.as_ref().expect("running").id()
     }

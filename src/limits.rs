@@ -415,6 +415,8 @@ pub const JOB_NOTE_BYTES_MAX: usize = 131_072;
 pub const JOB_PREPARE_MS: u64 = 60_000;
 /// How long an ended tree may take to be gone.
 pub const JOB_END_MS: u64 = 5_000;
+/// After an end by a signal: for whoever signals a whole group to reach all of it.
+pub const JOB_OUTSIDE_MS: u64 = 20;
 /// Output that is still in the pipes of an ended tree.
 pub const JOB_DRAIN_MS: u64 = 500;
 /// Last bytes of each stream that a person sees.

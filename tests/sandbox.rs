@@ -10,6 +10,8 @@ mod support;
 mod declared;
 #[path = "sandbox/ending.rs"]
 mod ending;
+#[path = "sandbox/host.rs"]
+mod host;
 #[path = "sandbox/hostile.rs"]
 mod hostile;
 #[path = "sandbox/inputs.rs"]

@@ -424,6 +424,7 @@ pub const CANARIES: &[(&str, Pass)] = &[
     ("limits.file_size", Pass::Exactly("done", "EFBIG")),
     ("limits.memory", Pass::Exactly("done", "ENOMEM")),
     ("descriptors.none", Pass::Exactly("", "none")),
+    ("ids.alone", Pass::Exactly("EAGAIN", "done")),
     ("no_new_privs", Pass::Exactly("0", "1")),
     ("determinism.hostname", Pass::AsAsked),
     ("determinism.addresses", Pass::Exactly("", "0x40000")),

@@ -306,6 +306,7 @@ pub fn name(errno: i32) -> String {
         (libc::ENOENT, "ENOENT"),
         (libc::ESRCH, "ESRCH"),
         (libc::ENXIO, "ENXIO"),
+        (libc::EAGAIN, "EAGAIN"),
         (libc::ENOEXEC, "ENOEXEC"),
         (libc::EBADF, "EBADF"),
         (libc::ENOMEM, "ENOMEM"),

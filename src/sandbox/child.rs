@@ -3,7 +3,7 @@
 //! and hashed. The first step that fails ends it; nothing is ever left out and gone on without.
 
 use super::canary::{self, Canary, Outsider};
-use super::plan::{Executed, HOST_NAME, InputFacts, JOB_UMASK, Note, Plan, Proof, REPORT_FD, Refused, Step};
+use super::plan::{Executed, HOST_NAME, InputFacts, JOB_UMASK, Mode, Note, Plan, Proof, REPORT_FD, Refused, Step};
 use super::{restrict, sys};
 use crate::limits;
 use crate::wire::Sha256;
@@ -219,6 +219,7 @@ fn restricted(
     if plan.keeps(Step::DropCapabilities) {
         sys::drop_capabilities().map_err(Refused::io("capabilities", "capset"))?;
     }
+    only_process(plan, &mut canaries)?;
     // The house reads /proc of this process while it waits; the program that is executed sets this anew.
     sys::prctl(libc::PR_SET_DUMPABLE, 1).map_err(Refused::io("ids", "PR_SET_DUMPABLE"))?;
     if plan.keeps(Step::NoNewPrivs) {
@@ -367,6 +368,28 @@ fn open_descriptors(plan: &Plan, canaries: &mut Vec<Canary>) -> Result<(), Refus
     let seen = if ok { "none".to_owned() } else { open.join(" ") };
     canaries.push(Canary::fact("descriptors.none", "descriptors", String::new(), seen, ok));
     Ok(())
+}
+
+/// Nobody else counts under the job's user: the kernel refuses a process at the number of the job's own, and allows one
+/// more than that.
+fn only_process(plan: &Plan, canaries: &mut Vec<Canary>) -> Result<(), Refused> {
+    let fault = |what: &'static str| Refused::io("ids", what);
+    // As an ordinary user the init has the same user inside as the job.
+    let own = if plan.mode == Mode::User { 2 } else { 1 };
+    let soft = sys::limit(libc::RLIMIT_NPROC).map_err(fault("getrlimit"))?.0;
+    let attempt = |most: u64| -> Result<i32, Refused> {
+        sys::set_soft_limit(libc::RLIMIT_NPROC, most).map_err(fault("setrlimit"))?;
+        match sys::fork() {
+            Ok(0) => sys::exit_now(0),
+            Ok(pid) => sys::wait(pid, true).map(|_| 0).map_err(fault("wait")),
+            Err(e) => Ok(sys::errno(&e)),
+        }
+    };
+    let (full, room) = (attempt(own)?, attempt(own + 1)?);
+    sys::set_soft_limit(libc::RLIMIT_NPROC, soft).map_err(fault("setrlimit"))?;
+    let ok = full == libc::EAGAIN && room == 0;
+    canaries.push(Canary::fact("ids.alone", "ids", canary::name(full), canary::name(room), ok));
+    canary::objection(canaries)
 }
 
 fn interfaces() -> io::Result<Vec<String>> {

@@ -14,8 +14,18 @@ use std::collections::BTreeMap;
 
 /// What no run here can fix, and no attestation claims, by the name that attestations use; those that every sandbox of
 /// this kind has in common stand there ([`crate::attest::document::FIXED`]).
-pub const NOT_CLAIMED: &[(&str, &str)] =
-    &[("readable_trees", "the content of the readable trees beyond the programs that were hashed")];
+pub const NOT_CLAIMED: &[(&str, &str)] = &[
+    ("readable_trees", "the content of the readable trees beyond the programs that were hashed"),
+    (
+        "host_resources",
+        "that the host always had processes, memory, open files and a sound disk to spare: what the kernel counts of that is told and decides nothing, a single call that failed for want of it is not told",
+    ),
+    (
+        "outside_signals",
+        "that nobody with power over the host sent a process of the job a signal: one to the whole tree is told and decides nothing, one to a single process looks like the job's own",
+    ),
+    ("agreed_time", "that the host was as quick as the parties took it to be when they agreed on a time"),
+];
 
 pub fn state(run: &Run<'_>) -> Value {
     let mut out = Map::new();

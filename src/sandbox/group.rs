@@ -38,7 +38,15 @@ pub struct Usage {
     pub oom_kills: u64,
     pub processes_refused: u64,
     pub cpu_ms: Option<u64>,
+    /// It was the job's own limit that was met, and nothing else can have been; the kernel counts in a group also what
+    /// another's limit, or the host's want, did to it.
+    pub memory_own: bool,
+    pub processes_own: bool,
 }
+
+/// How often an allocation of any process had to wait for memory to be freed, over the whole host, up to one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls(Option<u64>);
 
 /// Where this process stands in the hierarchies of the host.
 struct Standing {
@@ -102,7 +110,7 @@ impl Groups {
         number(self.processes.as_ref()?, "pids.max")
     }
 
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self, before: Stalls) -> Usage {
         let memory = self.memory.as_deref();
         let peak =
             memory.and_then(|path| number(path, "memory.peak").or_else(|| number(path, "memory.max_usage_in_bytes")));
@@ -111,12 +119,50 @@ impl Groups {
         });
         let refused = self.processes.as_deref().and_then(|path| line(path, "pids.events", "max"));
         let cpu = self.tree.as_deref().and_then(|path| line(path, "cpu.stat", "usage_usec"));
+        let (oom, refused) = (oom.unwrap_or(0), refused.unwrap_or(0));
         Usage {
+            memory_own: oom > 0 && self.memory_own(before, peak),
+            processes_own: refused > 0 && self.processes_own(),
             memory_peak: peak,
-            oom_kills: oom.unwrap_or(0),
-            processes_refused: refused.unwrap_or(0),
+            oom_kills: oom,
+            processes_refused: refused,
             cpu_ms: cpu.map(|us| us / 1_000),
         }
+    }
+
+    /// Whether a process was killed for this group's own limit of memory.
+    fn memory_own(&self, before: Stalls, peak: Option<u64>) -> bool {
+        let Some(path) = &self.memory else { return false };
+        if let Some(met) = line(path, "memory.events.local", "oom") {
+            return met > 0;
+        }
+        // Version 1 does not say whose limit a process was killed for: the group met its own, and nobody was short of
+        // memory who could have met another.
+        let (Some(limit), Some(peak)) = (number(path, "memory.limit_in_bytes"), peak) else { return false };
+        let roomy = |path: &PathBuf| {
+            let Some(limit) = number(path, "memory.limit_in_bytes") else { return true };
+            let used = number(path, "memory.usage_in_bytes").unwrap_or(limit);
+            let cached = ["total_inactive_file", "total_active_file"];
+            let cached: u64 = cached.iter().filter_map(|name| line(path, "memory.stat", name)).sum();
+            limit.saturating_sub(used).saturating_add(cached) > peak
+        };
+        peak.saturating_add(CHARGED_AT_ONCE) >= limit
+            && before.0.is_some()
+            && Stalls::now() == before
+            && above(path).iter().all(roomy)
+    }
+
+    /// Whether the group was full, and no group above it ever was.
+    fn processes_own(&self) -> bool {
+        let Some(path) = &self.processes else { return false };
+        let full = |path: &Path| {
+            let limit = number(path, "pids.max")?;
+            let most = number(path, "pids.peak").or_else(|| number(path, "pids.current"));
+            Some(most.is_none_or(|most| most >= limit))
+        };
+        // An own peak that the kernel does not state says nothing against a refusal that it counts.
+        let own = number(path, "pids.peak").is_none() || full(path) == Some(true);
+        own && above(path).iter().all(|path| full(path) != Some(true))
     }
 
     /// Ends every process of the tree at once.
@@ -240,6 +286,16 @@ pub fn sweep() -> usize {
     gone
 }
 
+impl Stalls {
+    pub fn now() -> Stalls {
+        let counts = fs::read_to_string("/proc/vmstat").ok().map(|text| {
+            let counts = text.lines().filter_map(|line| line.strip_prefix("allocstall_")?.split_once(' '));
+            counts.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
+        });
+        Stalls(counts)
+    }
+}
+
 impl Standing {
     fn find() -> Standing {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -306,6 +362,12 @@ fn started(pid: i32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// The groups above one, up to the top of its hierarchy.
+fn above(path: &Path) -> Vec<PathBuf> {
+    let groups = path.ancestors().skip(1);
+    groups.take_while(|path| path.join("cgroup.procs").exists()).map(Path::to_owned).collect()
+}
+
 fn has(path: &Path, controller: &str) -> bool {
     let file = if controller == "memory" { "memory.max" } else { "pids.max" };
     path.join(file).exists()
@@ -320,5 +382,7 @@ fn line(path: &Path, file: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.split_once(' ').filter(|(n, _)| *n == name))?.1.trim().parse().ok()
 }
 
+/// The kernel takes memory for a group in pieces of this size at most, before it falls back to single pages.
+const CHARGED_AT_ONCE: u64 = 2 * 1_048_576;
 const PREFIX: &str = "verifica-job-";
 static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What the house hands over with the plan, in this order; inputs follow.
-pub const HANDED: usize = 4;
+pub const HANDED: usize = 5;
 
 /// The hidden entry of the program. Its standard input is the line to the house.
 pub fn main() -> ! {
@@ -41,7 +41,7 @@ fn launch() -> Result<(), Refused> {
         return Err(Refused::new("launcher", "the plan did not come whole"));
     }
     let inputs = handed.split_off(HANDED);
-    let [plan, report, stdout, stderr]: [OwnedFd; HANDED] =
+    let [plan, report, stdout, stderr, slot]: [OwnedFd; HANDED] =
         handed.try_into().map_err(|_| Refused::new("launcher", "the plan did not come whole"))?;
     let mut text = Vec::new();
     File::from(plan).read_to_end(&mut text).map_err(fault("plan"))?;
@@ -63,7 +63,7 @@ fn launch() -> Result<(), Refused> {
     match forked {
         Forked::Child => {
             drop((release, held));
-            let ends = Ends { report, stdout, stderr, life, gate, doors };
+            let ends = Ends { report, stdout, stderr, life, gate, doors, slot };
             match init(&plan, ends, inputs, own_mounts) {
                 Ok(()) => sys::exit_now(0),
                 Err(note) => {
@@ -80,6 +80,8 @@ fn launch() -> Result<(), Refused> {
             let ended = supervise(pid, &pidfd, admitted.is_err());
             drop(held);
             tidy(&plan);
+            // Nobody of the job is left; until here the slot was taken, whatever became of the house.
+            drop(slot);
             admitted.and(ended)
         }
     }
@@ -96,6 +98,8 @@ struct Ends {
     gate: OwnedFd,
     /// Through which the init enters the groups of the job.
     doors: Vec<OwnedFd>,
+    /// Keeps the slot taken.
+    slot: OwnedFd,
 }
 
 fn flags(plan: &Plan) -> u64 {
@@ -215,7 +219,7 @@ fn init(plan: &Plan, ends: Ends, files: Vec<OwnedFd>, outer_mounts: u64) -> Resu
     let inputs = inputs::place(plan, files)?;
     root::close(plan).map_err(Note::Refused)?;
 
-    let signals = sys::child_signals().map_err(refused("launcher", "signalfd"))?;
+    let signals = sys::init_signals().map_err(refused("launcher", "signalfd"))?;
     let (report, stdout, stderr) = (ends.report.into_raw_fd(), ends.stdout.into_raw_fd(), ends.stderr.into_raw_fd());
     let job = sys::fork().map_err(refused("processes", "fork"))?;
     if job == 0 {
@@ -228,17 +232,32 @@ fn init(plan: &Plan, ends: Ends, files: Vec<OwnedFd>, outer_mounts: u64) -> Resu
     }
     // The job may not look into its init.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).map_err(refused("ids", "PR_SET_DUMPABLE"))?;
-    reap(job, &signals, &ends.life)
+    let ended = reap(job, &signals, &ends.life);
+    // The kernel would do it too, but only after it has closed what keeps the slot taken.
+    sys::end_all_others();
+    drop(ends.slot);
+    ended
 }
 
 /// Collects whoever ends, until the job's process does or a line to the outside is lost. Leaving ends all others.
 fn reap(job: i32, signals: &OwnedFd, life: &OwnedFd) -> Result<(), Note> {
     let refused = |what: &'static str| move |e| Note::Refused(Refused::io("launcher", what)(e));
+    let mut outside = None;
+    let look = |outside: &mut Option<i32>| {
+        let found = sys::signals_due(signals.as_fd()).into_iter().find(|signal| *signal != libc::SIGCHLD);
+        *outside = outside.or(found);
+    };
     loop {
         while let Some(ended) = sys::wait(-1, false).map_err(refused("wait"))? {
             if ended.pid == job {
                 let cpu_ms = sys::children_cpu_ms().max(ended.cpu_ms);
-                tell(&Note::Ended { status: ended.status, cpu_ms, peak_kib: ended.peak_kib });
+                look(&mut outside);
+                // Whoever signals a whole group needs a moment for all of it.
+                if outside.is_none() && (ended.status & 0x7f == libc::SIGKILL || known(ended.status & 0x7f)) {
+                    let _ = sys::poll(&[life.as_raw_fd(), 0], Some(limits::JOB_OUTSIDE_MS));
+                    look(&mut outside);
+                }
+                tell(&Note::Ended { status: ended.status, cpu_ms, peak_kib: ended.peak_kib, outside });
                 return Ok(());
             }
         }
@@ -246,8 +265,12 @@ fn reap(job: i32, signals: &OwnedFd, life: &OwnedFd) -> Result<(), Note> {
         if ready.iter().skip(1).any(|lost| *lost) {
             return Ok(());
         }
-        sys::drain(signals.as_fd());
+        look(&mut outside);
     }
+}
+
+fn known(signal: i32) -> bool {
+    sys::FROM_OUTSIDE.contains(&signal)
 }
 
 fn tell(note: &Note) {

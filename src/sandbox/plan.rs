@@ -114,6 +114,8 @@ pub enum Note {
         status: i32,
         cpu_ms: u64,
         peak_kib: u64,
+        /// A signal that somebody outside sent to the whole tree.
+        outside: Option<i32>,
     },
 }
 

@@ -4,7 +4,7 @@
 //! It blocks; the house calls it from a thread of its own. There is no other way to run a job than this one.
 
 use super::child::GO;
-use super::group::{Backend, Groups, Usage};
+use super::group::{Backend, Groups, Stalls, Usage};
 use super::plan::{Mode, Note, Plan, PlannedInput, Proof, Refused, Step};
 use super::witness::{self, Witness};
 use super::{Job, JobReport, Slot, Source, Stream, facts, sys};
@@ -83,6 +83,10 @@ struct Watched {
     executed: bool,
     not_started: Option<Note>,
     ended: Option<(i32, u64, u64)>,
+    /// A signal that the whole tree got from outside.
+    outside: Option<i32>,
+    /// Of the host, when the job was let go.
+    stalls: Stalls,
     stop: Option<Stop>,
     finished_at: Option<Instant>,
 }
@@ -104,17 +108,25 @@ fn attempt(job: &Job, slot: &Slot, stop: Option<BorrowedFd<'_>>, mode: Mode, wit
     let missing = groups.missing.clone();
     let mut watched = Watched::default();
     let mut captures = None;
+    let mut gone = true;
     let mut launcher_hash = None;
-    match start(job, &plan) {
+    let marked = slot.begin().map_err(Refused::io("ids", "slot"));
+    match marked.and_then(|()| start(job, &plan, slot)) {
         Ok(mut started) => {
             launcher_hash = Some(started.sha256);
             watch(job, &plan, &groups, stop, &mut started, &mut watched);
-            captures = Some(finish(&groups, started));
+            let (left, is_gone) = finish(&groups, started);
+            captures = Some(left);
+            gone = is_gone;
         }
         Err(refused) => watched.stop = Some(Stop::Refused(refused)),
     }
-    let usage = groups.usage();
+    let usage = groups.usage(watched.stalls);
     let survivors = groups.end();
+    if survivors == 0 && gone {
+        // Left marked, the slot is looked at by whoever takes it next.
+        let _ = slot.clear();
+    }
     let [out, err] = captures.unwrap_or_else(|| [Capture::empty(), Capture::empty()]);
     let report = report(job, &watched, usage, [out, err]);
     let run = Run {
@@ -186,7 +198,7 @@ struct Started {
     id: (u64, u64),
 }
 
-fn start(job: &Job, plan: &Plan) -> Result<Started, Refused> {
+fn start(job: &Job, plan: &Plan, slot: &Slot) -> Result<Started, Refused> {
     let fault = |what: &'static str| Refused::io("launcher", what);
     let launcher = launcher()?;
     let (line, far_line) = sys::socket_pair().map_err(fault("line"))?;
@@ -199,7 +211,8 @@ fn start(job: &Job, plan: &Plan) -> Result<Started, Refused> {
     }
     let text = serde_json::to_vec(plan).map_err(|e| Refused::new("launcher", e.to_string()))?;
     let text = sys::sealed_memory(&text).map_err(fault("plan"))?;
-    let mut handed = vec![text, far_report, far_out, far_err];
+    let held = slot.hold().map_err(fault("slot"))?;
+    let mut handed = vec![text, far_report, far_out, far_err, held];
     for input in &job.inputs {
         let opened = match &input.source {
             Source::Bytes(bytes) => sys::sealed_memory(bytes),
@@ -281,6 +294,7 @@ fn watch(
                                 let now = Instant::now();
                                 seen.go_at = Some(now);
                                 deadline = now + wall;
+                                seen.stalls = Stalls::now();
                                 let _ = sys::send(started.report.as_fd(), GO, &[]);
                             }
                             Ok(_) => {}
@@ -309,8 +323,9 @@ fn watch(
         if is(0) {
             match sys::receive(started.line.as_fd(), limits::JOB_NOTE_BYTES_MAX) {
                 Ok(got) if !got.bytes.is_empty() => match serde_json::from_slice(&got.bytes) {
-                    Ok(Note::Ended { status, cpu_ms, peak_kib }) => {
+                    Ok(Note::Ended { status, cpu_ms, peak_kib, outside }) => {
                         seen.ended = Some((status, cpu_ms, peak_kib));
+                        seen.outside = outside;
                         seen.finished_at = Some(Instant::now());
                         if seen.stop.is_none() {
                             deadline = Instant::now() + Duration::from_millis(limits::JOB_END_MS);
@@ -361,16 +376,18 @@ fn end_tree(groups: &Groups, started: &Started, seen: &mut Watched, why: Stop) -
 }
 
 /// The launcher is gone or is made to go; then what is left in the pipes is read, without waiting for anybody.
-fn finish(groups: &Groups, mut started: Started) -> [Capture; 2] {
+fn finish(groups: &Groups, mut started: Started) -> ([Capture; 2], bool) {
     groups.kill();
     let _ = sys::send(started.line.as_fd(), b"end", &[]);
     drop(started.line);
     let until = Instant::now() + Duration::from_millis(limits::JOB_END_MS);
     let mut pause = Duration::from_micros(50);
+    let mut gone = true;
     while !matches!(started.child.try_wait(), Ok(Some(_))) {
         if Instant::now() > until {
             let _ = started.child.kill();
             let _ = started.child.wait();
+            gone = false;
             break;
         }
         std::thread::sleep(pause);
@@ -386,7 +403,7 @@ fn finish(groups: &Groups, mut started: Started) -> [Capture; 2] {
             }
         }
     }
-    started.captures
+    (started.captures, gone)
 }
 
 fn report(job: &Job, seen: &Watched, usage: Usage, [out, err]: [Capture; 2]) -> JobReport {
@@ -410,6 +427,9 @@ fn end(job: &Job, seen: &Watched, usage: Usage, cpu_ms: Option<u64>, outputs: &[
     let refused = |r: &Refused| JobEnd::Unenforced { mechanism: r.item.clone(), reason: r.reason.clone() };
     let limit = |name: &str| JobEnd::Limit { limit: name.to_owned() };
     let ours = |reason: &str| JobEnd::Unavailable { cause: Cause::Ours, reason: reason.to_owned() };
+    let host = |reason: &str| JobEnd::Unavailable { cause: Cause::Host, reason: reason.to_owned() };
+    let memory =
+        || if usage.memory_own { limit("memory") } else { host("the host was short of memory during the run") };
     if let Some(Stop::Refused(r)) = &seen.stop {
         return refused(r);
     }
@@ -438,7 +458,7 @@ fn end(job: &Job, seen: &Watched, usage: Usage, cpu_ms: Option<u64>, outputs: &[
     }
     let Some((status, rusage_ms, _)) = seen.ended.filter(|_| seen.executed) else {
         if usage.oom_kills > 0 && seen.executed {
-            return limit("memory");
+            return memory();
         }
         return match seen.ended {
             Some((status, _, _)) => {
@@ -451,8 +471,11 @@ fn end(job: &Job, seen: &Watched, usage: Usage, cpu_ms: Option<u64>, outputs: &[
     if signal == 0 && code == 0 {
         return JobEnd::Code { code: 0 };
     }
+    if let Some(signal) = seen.outside {
+        return host(&format!("somebody outside sent the whole tree signal {signal}"));
+    }
     if usage.oom_kills > 0 {
-        return limit("memory");
+        return memory();
     }
     // How long a processor takes is the host's doing, whichever process of the tree was stopped for it. The kernel stops by
     // its ticks, which differ from what it counts; the doubt is never the seller's. A limit above the wall, with one
@@ -464,7 +487,11 @@ fn end(job: &Job, seen: &Watched, usage: Usage, cpu_ms: Option<u64>, outputs: &[
         return JobEnd::Time { limit: "cpu".to_owned() };
     }
     if usage.processes_refused > 0 {
-        return limit("processes");
+        return if usage.processes_own {
+            limit("processes")
+        } else {
+            host("the host had no room for another process during the run")
+        };
     }
     match signal {
         0 => JobEnd::Code { code },

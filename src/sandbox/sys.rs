@@ -136,13 +136,19 @@ pub fn ignore_signal(signal: i32, ignored: bool) {
     }
 }
 
-/// Blocks SIGCHLD and gives a descriptor that is readable when one is due.
-pub fn child_signals() -> io::Result<OwnedFd> {
+/// Signals by which somebody outside may end a program that did nothing wrong, and that can be noticed.
+pub const FROM_OUTSIDE: &[i32] = &[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGPWR];
+
+/// Blocks SIGCHLD and what may come from outside, and gives a descriptor that is readable when one is due.
+pub fn init_signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: set is initialised by sigemptyset before it is used.
     let fd = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        for signal in FROM_OUTSIDE {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
+        }
         libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
         libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
     };
@@ -286,11 +292,27 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(i64::from(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })).map(drop)
 }
 
-/// Reads a non-blocking descriptor empty.
-pub fn drain(fd: BorrowedFd<'_>) {
-    let mut bytes = [0u8; 1_024];
-    // SAFETY: bytes is live and its size is given.
-    while unsafe { libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
+/// Reads a signal descriptor empty. Gives the signals that were due.
+pub fn signals_due(fd: BorrowedFd<'_>) -> Vec<i32> {
+    let mut out = Vec::new();
+    // SAFETY: signalfd_siginfo is plain data, all zero is a valid value of it.
+    let mut info: libc::signalfd_siginfo = unsafe { zeroed() };
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: info is live and its size is given; the kernel fills it whole or not at all.
+    while unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) } == size as isize {
+        out.push(info.ssi_signo as i32);
+    }
+    out
+}
+
+/// Ends every process that this one may signal, and waits for all its children. For the init of a pid namespace that is
+/// everybody in it.
+pub fn end_all_others() {
+    // SAFETY: integers; in a namespace of pids the first process reaches its own namespace only.
+    unsafe {
+        libc::kill(-1, libc::SIGKILL);
+    }
+    while wait(-1, true).is_ok() {}
 }
 
 /// What can be read without waiting: `None` when nothing is there yet, empty at the end.
@@ -516,6 +538,13 @@ pub fn set_limit(resource: u32, value: u64) -> io::Result<()> {
     check(i64::from(unsafe { libc::setrlimit(resource as _, &raw const limit) })).map(drop)
 }
 
+/// The soft limit alone.
+pub fn set_soft_limit(resource: u32, soft: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: limit(resource)?.1 };
+    // SAFETY: limit is live.
+    check(i64::from(unsafe { libc::setrlimit(resource as _, &raw const limit) })).map(drop)
+}
+
 pub fn limit(resource: u32) -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: limit is live.
@@ -577,11 +606,12 @@ pub fn exec(file: BorrowedFd<'_>, argv: &[CString], envp: &[CString]) -> io::Err
     io::Error::last_os_error()
 }
 
-/// A whole-file lock on one byte, which ends with the descriptor. False when somebody holds it.
-pub fn lock_byte(file: BorrowedFd<'_>, at: u32) -> io::Result<bool> {
+/// A lock on one byte, which ends with the last descriptor of the open file, or its release. False when another open file
+/// has it.
+pub fn lock_byte(file: BorrowedFd<'_>, at: u32, take: bool) -> io::Result<bool> {
     // SAFETY: flock is plain data, all zero is a valid value of it.
     let mut lock: libc::flock = unsafe { zeroed() };
-    lock.l_type = libc::F_WRLCK as _;
+    lock.l_type = if take { libc::F_WRLCK } else { libc::F_UNLCK } as _;
     lock.l_whence = libc::SEEK_SET as _;
     lock.l_start = i64::from(at);
     lock.l_len = 1;

@@ -182,7 +182,13 @@ fn counted_limits_end_a_job_and_are_named() {
         let mut hog = attack(&["hog", "200"]).expect("attacker");
         assert_eq!(go(&hog).end, JobEnd::Code { code: 0 });
         hog.policy.memory_bytes = 64 << 20;
-        let report = go(&hog);
+        // A host that was short of memory at that moment decides nothing, and is asked again.
+        let mut report = go(&hog);
+        for _ in 0..20 {
+            if matches!(report.end, JobEnd::Unavailable { .. }) {
+                report = go(&hog);
+            }
+        }
         if report.facts.get("cgroup").is_some() {
             assert_eq!(report.end, limit("memory"));
             assert!(report.peak_memory.is_some_and(|peak| peak <= 64 << 20));

@@ -121,3 +121,18 @@ pub fn left_behind() -> Vec<String> {
 pub fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
+
+/// This process and its children in the hierarchy of one controller of version 1, or in that of version 2.
+pub fn own_group(controller: &str) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let line = |names: &dyn Fn(&str) -> bool| {
+        groups.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (found, path) = (parts.next()?, parts.next()?);
+            names(found).then(|| path.trim_start_matches('/').to_owned())
+        })
+    };
+    let first = line(&|names| names.split(',').any(|name| name == controller))
+        .map(|path| Path::new("/sys/fs/cgroup").join(controller).join(path));
+    first.or_else(|| line(&str::is_empty).map(|path| Path::new("/sys/fs/cgroup").join(path))).filter(|at| at.is_dir())
+}

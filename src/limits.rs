@@ -315,6 +315,10 @@ pub const WATCH_RETRY_MAX_MS: u64 = 30_000;
 pub const ATTACHMENTS_MAX: usize = 10;
 pub const ATTACHMENT_BYTES_MAX: u64 = 10 * 1_048_576;
 pub const ATTACHMENTS_BYTES_MAX: u64 = 25 * 1_048_576;
+/// The iv before and the tag after the sealed bytes of a file.
+pub const ATTACHMENT_SEAL_BYTES: u64 = 12 + 16;
+pub const ATTACHMENT_NAME_CHARS_MAX: usize = 255;
+pub const ATTACHMENT_MEDIA_CHARS_MAX: usize = 100;
 /// What one sender hands in on a day of UTC.
 pub const ATTACHMENT_DAY_BYTES_MAX: u64 = 100 * 1_048_576;
 /// What a house holds of all senders, unless the configuration says otherwise.

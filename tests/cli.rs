@@ -5,6 +5,8 @@ mod checks;
 #[path = "attest/facts.rs"]
 #[allow(dead_code)]
 mod facts;
+#[path = "cli/files.rs"]
+mod files;
 #[path = "cli/flows.rs"]
 mod flows;
 #[path = "cli/house.rs"]

@@ -1,6 +1,7 @@
 //! `verifica agent`: be an agent. Keys on disk, registration, letters.
 
 use super::block_on;
+use super::files;
 use super::handover::{self, hand_over};
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
@@ -40,6 +41,9 @@ pub enum Command {
     Card(Card),
     /// Search the public directory of a house (network)
     Directory(Directory),
+    /// Fetch the files that came with a letter, or take back your own (network)
+    #[command(subcommand)]
+    Attachment(files::Command),
     #[command(flatten)]
     People(people::Command),
     #[command(flatten)]
@@ -103,6 +107,9 @@ pub struct Send {
     /// A file with the content, or - for stdin; JSON when the media type says so
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// A file to go with it, sealed; again for more
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     #[arg(long, value_name = "TYPE", default_value = "text/plain")]
     media: String,
     /// message, task, result or intro
@@ -217,6 +224,7 @@ pub fn run(command: &Command, out: &Out) -> Result<Exit, Failure> {
         Command::Outbox(args) => block_on(outbox(args, out)),
         Command::Card(args) => block_on(card(args, out)),
         Command::Directory(args) => block_on(directory(args, out)),
+        Command::Attachment(command) => files::run(command, out),
         Command::People(command) => people::run(command, out),
         Command::Talk(command) => talk::run(command, out),
     }
@@ -301,9 +309,10 @@ async fn send(args: &Send, out: &Out) -> Result<Exit, Failure> {
     let text = match (&args.body, &args.file) {
         (Some(text), _) => text.clone(),
         (None, Some(path)) => read_text(path)?,
+        (None, None) if !args.attach.is_empty() => String::new(),
         (None, None) => {
             return Err(Failure::usage("there is nothing to send")
-                .hint("give --body TEXT, or --file FILE, or --file - for stdin"));
+                .hint("give --body TEXT, or --file FILE, or --file - for stdin; or --attach FILE"));
         }
     };
     let body = if is_json(&args.media) {
@@ -334,6 +343,7 @@ async fn send(args: &Send, out: &Out) -> Result<Exit, Failure> {
         receipt: args.receipt,
         stamp: args.stamp.zip(args.to.first().map(Address::domain)).map(|(amount, house)| (house, amount)),
         extensions: args.labels.extensions()?,
+        files: files::read(&args.attach)?,
     };
     let sent = hand_over(&client, &args.who, args.id.as_deref(), &message, out).await?;
     sent.settle();
@@ -403,7 +413,7 @@ pub fn opened(client: &AgentClient, mail: &Mail) -> Value {
         "in_reply_to": field("in_reply_to"), "received": mail.record.get("received"), "sealed": mail.is_sealed(),
         "from_verified": mail.record.get("from_verified"), "project": crate::mail::talk::project_of(envelope),
         "summary": crate::mail::talk::summary_of(envelope), "media": content.get("media"), "body": content.get("body"),
-        "fault": fault, "record": mail.record,
+        "fault": fault, "attachments": files::told(client, mail), "record": mail.record,
     })
 }
 
@@ -425,6 +435,7 @@ fn show_mail(mail: &Value, out: &Out) {
         Some(fault) => out.line(format!("    {}", out.paint(Style::Doubt, clean(fault)))),
         None => out.line(format!("    {}", said(mail))),
     }
+    files::list(mail, out);
 }
 
 /// The content of a letter: a text whole, the protocol's documents by what they mean, other data in brief.

@@ -305,6 +305,7 @@ async fn deal(
         receipt: false,
         stamp: None,
         extensions: serde_json::Map::new(),
+        files: Vec::new(),
     };
     let sent = seller.send(&message).await?;
     let quote = letter(buyer, |mail| mail.id() == sent.id).await?;

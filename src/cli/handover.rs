@@ -9,9 +9,10 @@
 use super::keyfile;
 use super::output::{Failure, Out, clean};
 use super::who::Who;
-use crate::client::agent::{AgentClient, ClientError, Message};
+use crate::client::agent::{AgentClient, ClientError, File, Message};
 use crate::limits;
 use crate::refusal::retryable;
+use crate::wire::Sha256;
 use crate::wire::envelope::{Envelope, is_id};
 use crate::wire::json::canonical_sha256;
 use serde_json::{Value, json};
@@ -98,11 +99,15 @@ pub fn id(text: &str) -> Result<String, String> {
 /// What was asked, apart from what a repetition may not repeat: its dates.
 fn asked(message: &Message) -> String {
     let stamp = message.stamp.as_ref().map(|(house, amount)| json!([house, amount]));
-    let doc = json!({
+    let mut doc = json!({
         "to": message.to, "type": message.kind.as_str(), "media": message.media, "body": message.body,
         "thread": message.thread, "in_reply_to": message.in_reply_to, "privacy": format!("{:?}", message.privacy),
         "receipt": message.receipt, "stamp": stamp,
     });
+    if !message.files.is_empty() {
+        let of = |file: &File| json!([file.name, file.media, Sha256::of(&file.bytes)]);
+        doc["files"] = message.files.iter().map(of).collect();
+    }
     canonical_sha256(&doc).hex()
 }
 

@@ -344,6 +344,7 @@ async fn quote(args: &Quote, out: &Out) -> Result<Exit, Failure> {
             receipt: false,
             stamp: None,
             extensions: serde_json::Map::new(),
+            files: Vec::new(),
         };
         let sent = hand_over(&client, &args.who, None, &message, out).await?;
         sent.settle();

@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod diagnose;
 mod doctor;
+mod files;
 mod generate;
 mod handover;
 mod house;

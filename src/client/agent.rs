@@ -17,14 +17,17 @@
 //! known by the key of its domain card: the first one seen, or the one in the [`Identity`]. The cards of other houses
 //! are believed as the agent's own house resolved them. Deliberately absent: keeping keys, and deciding what to pay.
 
+pub mod files;
 pub mod http;
 pub mod identity;
 pub mod operator;
 pub mod people;
 pub mod talk;
 
+pub use files::File;
 pub use http::{Call, HouseClient};
 pub use identity::{Identity, Sealing};
+pub use operator::{journal, topup};
 
 use crate::limits;
 use crate::refusal::{Refusal, Rule, retryable};
@@ -80,6 +83,7 @@ pub struct Options {
 pub struct AgentClient {
     identity: Identity,
     house: HouseClient,
+    roots: Vec<CertificateDer<'static>>,
     clock: Arc<dyn Clock>,
     domain: OnceCell<DomainCard>,
 }
@@ -115,6 +119,8 @@ pub struct Message {
     pub stamp: Option<(Domain, u64)>,
     /// Signed and in clear, by the name of each extension; [`talk::Labels`] writes some.
     pub extensions: Map<String, Value>,
+    /// Sealed and handed to the house when the letter is written.
+    pub files: Vec<File>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +165,7 @@ pub struct Receipt {
 impl AgentClient {
     pub fn new(identity: Identity, options: Options) -> Result<AgentClient, ClientError> {
         let house = HouseClient::new(&identity.house, &options.extra_roots)?;
-        Ok(AgentClient { identity, house, clock: options.clock, domain: OnceCell::new() })
+        Ok(AgentClient { identity, house, roots: options.extra_roots, clock: options.clock, domain: OnceCell::new() })
     }
 
     pub fn identity(&self) -> &Identity {
@@ -301,7 +307,8 @@ impl AgentClient {
                 }
             },
         };
-        let content = json!({"media": message.media, "body": message.body});
+        let mut content = json!({"media": message.media, "body": message.body});
+        self.enclose(message, sealed, &mut content, &mut more).await?;
         let payload = if sealed {
             let own = self.identity.enc.as_ref();
             if let Some(own) = own.filter(|_| !message.to.contains(self.address())) {
@@ -603,6 +610,25 @@ impl AgentClient {
 }
 
 impl Message {
+    /// A text, for nobody yet.
+    pub fn text(body: &str) -> Message {
+        Message {
+            to: Vec::new(),
+            kind: Kind::Message,
+            media: "text/plain".to_owned(),
+            body: body.into(),
+            thread: None,
+            privacy: Privacy::Auto,
+            in_reply_to: None,
+            expires: None,
+            deliver_after: None,
+            receipt: false,
+            stamp: None,
+            extensions: Map::new(),
+            files: Vec::new(),
+        }
+    }
+
     /// An operation for the ledger of a house.
     pub fn order(libro: &Address, op: &Value) -> Message {
         Message {
@@ -611,13 +637,8 @@ impl Message {
             media: OP_MEDIA.to_owned(),
             body: op.clone(),
             thread: op.get("contract").and_then(Value::as_str).map(str::to_owned),
-            in_reply_to: None,
-            expires: None,
-            deliver_after: None,
             privacy: Privacy::Clear,
-            receipt: false,
-            stamp: None,
-            extensions: Map::new(),
+            ..Message::text("")
         }
     }
 }
@@ -707,41 +728,6 @@ pub async fn well_known(house: &HouseClient) -> Result<Value, ClientError> {
 /// An agent's card as anybody sees it, not verified.
 pub async fn public_card(house: &HouseClient, address: &Address) -> Result<Value, ClientError> {
     house.json(public(&format!("/agents/{}", address.local()), &[])).await
-}
-
-/// The books, with the operator's authority: `{balances, journal, last, next}` from this entry number on.
-pub async fn journal(house: &HouseClient, admin_token: &str, from: u64) -> Result<Value, ClientError> {
-    let bearer = bearer(house, admin_token)?;
-    let authorize = || Ok(Some(bearer.clone()));
-    let query = [("from", from.to_string())];
-    let mut call = public("/libro/diario", &query);
-    call.authorize = &authorize;
-    house.json(call).await
-}
-
-/// Issues tokens, with the operator's authority. The id names this one issue, however often it is asked for: a lost answer
-/// is repeated here, and may be repeated by the caller with the same id.
-pub async fn topup(
-    house: &HouseClient,
-    admin_token: &str,
-    id: &str,
-    account: &Address,
-    amount: u64,
-    concept: Option<&str>,
-) -> Result<Value, ClientError> {
-    let body = json!({"id": id, "account": account, "amount": amount, "concept": concept});
-    let bearer = bearer(house, admin_token)?;
-    let authorize = || Ok(Some(bearer.clone()));
-    let call = Call {
-        method: reqwest::Method::POST,
-        path: "/libro/topup",
-        query: &[],
-        body: Some(&body),
-        authorize: &authorize,
-        repeatable: true,
-        timeout_ms: limits::AGENT_CALL_MS,
-    };
-    house.json(call).await
 }
 
 fn public<'a>(path: &'a str, query: &'a [(&'a str, String)]) -> Call<'a> {

@@ -133,11 +133,23 @@ impl Peers {
         header: Option<(&'static str, String)>,
         body_max: usize,
     ) -> Result<PeerAnswer, PeerFault> {
+        self.fetch(base, path, header, body_max, limits::CARD_FETCH_MS).await
+    }
+
+    /// As [`Peers::get`], with so much time for the whole of it.
+    pub async fn fetch(
+        &self,
+        base: &Base,
+        path: &str,
+        header: Option<(&'static str, String)>,
+        body_max: usize,
+        bound_ms: u64,
+    ) -> Result<PeerAnswer, PeerFault> {
         let mut request = self.client(base)?.get(base.at(path)).header("accept", "application/json");
         if let Some((name, value)) = header {
             request = request.header(name, value);
         }
-        self.exchange(request, limits::CARD_FETCH_MS, body_max).await
+        self.exchange(request, bound_ms, body_max).await
     }
 
     pub async fn post(

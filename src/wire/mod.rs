@@ -4,6 +4,7 @@
 
 pub mod address;
 pub mod amount;
+pub mod attachment;
 pub mod auth;
 pub mod card;
 pub mod digest;

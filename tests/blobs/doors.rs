@@ -7,9 +7,14 @@ use serde_json::json;
 use std::io::Write;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use verifica::client::agent::{
+    AgentClient, ClientError, File, Filter, HouseClient, Identity, Joining, Message, Options, Privacy,
+};
 use verifica::limits;
 use verifica::mail::blobs;
 use verifica::record::{BlobRecord, Change, Decision, View};
+use verifica::wire::Address;
+use verifica::wire::attachment::Attachment;
 
 /// Status, body and headers of an answer, without its date.
 async fn whole(agent: &TestAgent, method: &Method, blob: &str, token: Option<String>) -> String {
@@ -74,6 +79,88 @@ async fn an_attachment_goes_from_its_sender_to_its_recipients_and_to_nobody_else
     assert_eq!((held(&mar).await, entries(&mar, "blobs"), entries(&mar, "coming")), (0, 0, 0));
     mar.stop().await;
     sur.stop().await;
+}
+
+/// An agent of the library, registered at its house.
+async fn library(house: &TestHouse, name: &str, seed: u8) -> AgentClient {
+    let address = Address::parse(&format!("{name}@{}", house.domain)).expect("address");
+    let identity = Identity::from_seeds(address, house.url.clone(), [seed; 32], [seed + 1; 32]);
+    let client = AgentClient::new(identity, Options::default()).expect("client");
+    client.join(&Joining::default()).await.expect("joins");
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_goes_from_house_to_house_sealed_and_is_checked_where_it_is_opened() {
+    let mut mar = TestHouse::new("mar.example", 11);
+    let mut sur = TestHouse::new("sur.example", 12);
+    mar.knows(&sur);
+    sur.knows(&mar);
+    mar.start().await;
+    sur.start().await;
+    let ana = library(&mar, "anna", 70).await;
+    let leo = library(&sur, "leoo", 80).await;
+    let file = |name: &str, bytes: &[u8]| File { name: name.into(), media: "text/plain".into(), bytes: bytes.to_vec() };
+    let message = |privacy: Privacy, files: Vec<File>| Message {
+        to: vec![leo.address().clone()],
+        privacy,
+        files,
+        ..Message::text("with two files")
+    };
+    let files = vec![file("severance.txt", b"a secret"), file("b.bin", &[7; 100_000])];
+    let sent = ana.send(&message(Privacy::Sealed, files.clone())).await.expect("sent");
+    let mail = leo.wait(&Filter::default(), 20).await.expect("waits").expect("came");
+    assert_eq!(mail.id(), sent.id);
+    let outer = mail.envelope()["attachments"].as_array().expect("outer").clone();
+    assert!(outer.iter().all(|entry| entry.as_object().is_some_and(|entry| entry.len() == 2)), "{outer:?}");
+    assert!(!mail.envelope().to_string().contains("severance"));
+    let at_mar = HouseClient::new(&mar.url, &[]).expect("client");
+    let listed = leo.attachments(&mail).expect("listed");
+    for (told, file) in listed.iter().zip(&files) {
+        assert_eq!((&told.name, told.bytes), (&file.name, file.bytes.len() as u64));
+        let opened = leo.fetch_file(ana.address(), told, Some(&at_mar)).await.expect("opened");
+        assert_eq!(opened, file.bytes);
+        // What the house holds says nothing of it.
+        let stored = std::fs::read(folder(&mar).join("blobs").join(&told.blob)).expect("object");
+        assert_eq!(stored.len(), file.bytes.len() + 28);
+        assert!(!stored.windows(8).any(|eight| eight == b"a secret"));
+    }
+    // The object of one name under another: not what was sealed.
+    let blobs = folder(&mar).join("blobs");
+    let crossed = std::fs::read(blobs.join(&listed[0].blob)).expect("object");
+    let (status, body) = put_as(&ana, &nonce(), "leoo@sur.example", &crossed).await;
+    assert_eq!(status, 201, "{body}");
+    let wrong = Attachment::parse(&{
+        let mut record = listed[0].to_json();
+        record["blob"] = body["blob"].clone();
+        record
+    });
+    let refused = leo.fetch_file(ana.address(), &wrong.expect("record"), Some(&at_mar)).await;
+    assert!(matches!(refused, Err(ClientError::Local(_))), "{refused:?}");
+    ana.remove_file(&listed[1].blob).await.expect("removed");
+    let refused = leo.fetch_file(ana.address(), &listed[1], Some(&at_mar)).await;
+    assert!(matches!(refused, Err(ClientError::Refused { status: 404, .. })), "{refused:?}");
+    // In clear the whole record travels in the open.
+    leo.ack(&[sent.id]).await.expect("handled");
+    ana.send(&message(Privacy::Clear, files)).await.expect("sent");
+    let mail = leo.wait(&Filter::default(), 20).await.expect("waits").expect("came");
+    assert!(mail.envelope()["attachments"][0]["key"].is_string());
+    let listed = leo.attachments(&mail).expect("listed");
+    assert_eq!(leo.fetch_file(ana.address(), &listed[0], Some(&at_mar)).await.expect("opened"), b"a secret");
+    let eleven = vec![file("a", b"1"); limits::ATTACHMENTS_MAX + 1];
+    assert!(matches!(ana.send(&message(Privacy::Clear, eleven)).await, Err(ClientError::Local(_))));
+    let heavy = vec![file("a", &vec![1; 9 << 20]); 3];
+    assert!(matches!(ana.send(&message(Privacy::Clear, heavy)).await, Err(ClientError::Local(_))));
+    mar.stop().await;
+    sur.stop().await;
+}
+
+/// `PUT /blob/:blob` with the key of an agent of the library.
+async fn put_as(client: &AgentClient, blob: &str, to: &str, bytes: &[u8]) -> (u16, serde_json::Value) {
+    let identity = client.identity();
+    let host = verifica::wire::auth::host_of(&identity.house).expect("host");
+    let (address, key, url) = (identity.address.clone(), identity.sig.clone(), identity.house.clone());
+    put(&TestAgent { address, key, url, host }, blob, to, bytes).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

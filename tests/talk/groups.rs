@@ -139,6 +139,7 @@ async fn what_is_sealed_for_a_group_opens_for_every_member_of_that_moment() {
         receipt: false,
         stamp: None,
         extensions: serde_json::Map::new(),
+        files: Vec::new(),
     };
     ana.send(&letter("one")).await.expect("sent");
     let early = ana.write("written-before-leo", &letter("early")).await.expect("written");

@@ -6,6 +6,7 @@
 use super::ClientError;
 use crate::client::tls;
 use crate::limits;
+use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 use std::time::Duration;
@@ -82,9 +83,18 @@ impl HouseClient {
 
     /// The bytes of a success; anything else is a [`ClientError`].
     pub async fn bytes(&self, call: Call<'_>) -> Result<Vec<u8>, ClientError> {
+        self.repeated(call, None).await
+    }
+
+    /// Sends bytes that are not JSON; the answer of a success.
+    pub async fn put(&self, call: Call<'_>, bytes: Bytes) -> Result<Vec<u8>, ClientError> {
+        self.repeated(call, Some(bytes)).await
+    }
+
+    async fn repeated(&self, call: Call<'_>, raw: Option<Bytes>) -> Result<Vec<u8>, ClientError> {
         let mut wait_ms = FIRST_WAIT_MS;
         for attempt in 1.. {
-            let error = match self.attempt(&call).await {
+            let error = match self.attempt(&call, raw.clone()).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => error,
             };
@@ -102,7 +112,7 @@ impl HouseClient {
         Err(ClientError::Setup("no attempt was made".into()))
     }
 
-    async fn attempt(&self, call: &Call<'_>) -> Result<Vec<u8>, Attempt> {
+    async fn attempt(&self, call: &Call<'_>, raw: Option<Bytes>) -> Result<Vec<u8>, Attempt> {
         let mut url = self.base.clone();
         url.set_path(call.path);
         if !call.query.is_empty() {
@@ -115,6 +125,9 @@ impl HouseClient {
         }
         if let Some(body) = call.body {
             request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        if let Some(raw) = raw {
+            request = request.header(reqwest::header::CONTENT_TYPE, "application/octet-stream").body(raw);
         }
         let lost = |error: reqwest::Error| ClientError::Unreachable { url: shown.clone(), why: chain(&error) };
         let mut response = request.send().await.map_err(|error| {

@@ -1,6 +1,6 @@
 //! What a house's operator asks of it over HTTP, with the operator's token.
 
-use super::{Call, ClientError, HouseClient, bearer};
+use super::{Call, ClientError, HouseClient, bearer, public};
 use crate::limits;
 use crate::wire::address::{Address, Domain};
 use crate::wire::key::PublicKey;
@@ -63,4 +63,39 @@ impl Operator {
             Call { method, path, query, body, authorize: &authorize, repeatable, timeout_ms: limits::AGENT_CALL_MS };
         self.house.json(call).await
     }
+}
+
+/// The books, with the operator's authority: `{balances, journal, last, next}` from this entry number on.
+pub async fn journal(house: &HouseClient, admin_token: &str, from: u64) -> Result<Value, ClientError> {
+    let bearer = bearer(house, admin_token)?;
+    let authorize = || Ok(Some(bearer.clone()));
+    let query = [("from", from.to_string())];
+    let mut call = public("/libro/diario", &query);
+    call.authorize = &authorize;
+    house.json(call).await
+}
+
+/// Issues tokens, with the operator's authority. The id names this one issue, however often it is asked for: a lost answer
+/// is repeated here, and may be repeated by the caller with the same id.
+pub async fn topup(
+    house: &HouseClient,
+    admin_token: &str,
+    id: &str,
+    account: &Address,
+    amount: u64,
+    concept: Option<&str>,
+) -> Result<Value, ClientError> {
+    let body = json!({"id": id, "account": account, "amount": amount, "concept": concept});
+    let bearer = bearer(house, admin_token)?;
+    let authorize = || Ok(Some(bearer.clone()));
+    let call = Call {
+        method: Method::POST,
+        path: "/libro/topup",
+        query: &[],
+        body: Some(&body),
+        authorize: &authorize,
+        repeatable: true,
+        timeout_ms: limits::AGENT_CALL_MS,
+    };
+    house.json(call).await
 }

@@ -30,14 +30,16 @@ impl Timestamp {
     }
 
     /// Accepts RFC 3339 with a zone, and a bare date as UTC midnight. A date with a time but no zone means different
-    /// instants on different machines, so it is not a date here.
+    /// instants on different machines, so it is not a date here. The end of the year 9999, which many write for "never",
+    /// is the last instant that can be written.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > 64 || !text.is_ascii() {
             return None;
         }
         let at = match text.parse::<jiff::Timestamp>() {
             Ok(at) => at,
-            Err(_) if text.len() == 10 => format!("{text}T00:00:00Z").parse().ok()?,
+            Err(_) if text.len() == 10 => return Timestamp::parse(&format!("{text}T00:00:00Z")),
+            Err(_) if is_never(text) => jiff::Timestamp::MAX,
             Err(_) => return None,
         };
         Some(Timestamp(at.as_millisecond()))
@@ -68,13 +70,19 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// ISO 8601 with milliseconds and `Z`, as JavaScript's `toISOString`.
+    /// ISO 8601 with milliseconds and `Z`, as JavaScript's `toISOString`. What is later than can be written is written as
+    /// the last instant that can, and so is what is earlier: everything that is written can be read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(at) => write!(f, "{at:.3}"),
-            Err(_) => write!(f, "invalid-time({})", self.0),
-        }
+        let end = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(end))
     }
+}
+
+/// An instant with a zone in the last days of the year 9999, past what the calendar here reaches.
+fn is_never(text: &str) -> bool {
+    let Ok(pieces) = jiff::fmt::temporal::Pieces::parse(text) else { return false };
+    let whole = pieces.time().is_some() && pieces.to_numeric_offset().is_some();
+    whole && pieces.date() >= jiff::civil::date(9999, 12, 30)
 }
 
 impl fmt::Debug for Timestamp {
@@ -139,6 +147,24 @@ mod tests {
         assert_eq!(at("2026-09-15T01:02:03.004Z").as_deref(), Some("2026-09-15T01:02:03.004Z"));
         for bad in ["", "2026-09-15T01:02:03", "tomorrow", "2026-13-01", "NaN", "2026-09-15T01:02", "1788000000"] {
             assert_eq!(at(bad), None, "{bad}");
+        }
+    }
+
+    /// Somebody else's card or mandate that never ends is no malformed one.
+    #[test]
+    fn never_can_be_read_and_what_is_written_always() {
+        let last = "9999-12-30T22:00:00.999Z";
+        for never in
+            ["9999-12-31", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59-12:00", last]
+        {
+            assert_eq!(Timestamp::parse(never).map(|at| at.to_string()).as_deref(), Some(last), "{never}");
+        }
+        for bad in ["9999-12-31T23:59:59", "9999-12-32T00:00:00Z", "10000-01-01T00:00:00Z", "9999-12-31T25:00:00Z"] {
+            assert_eq!(Timestamp::parse(bad), None, "{bad}");
+        }
+        for ms in [i64::MAX, i64::MIN, 253_402_207_200_999 + 1] {
+            let written = Timestamp::from_millis(ms).to_string();
+            assert!(Timestamp::parse(&written).is_some(), "{written}");
         }
     }
 

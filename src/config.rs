@@ -351,6 +351,11 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
         if networks.len() > limits::TRUSTED_PROXIES_MAX {
             return Err(format!("at most {} networks", limits::TRUSTED_PROXIES_MAX));
         }
+        if let Some(vast) = networks.iter().find(|network| network.is_vast()) {
+            return Err(format!(
+                "{vast} is nearly everybody; anybody could say for whom it asks and escape every limit"
+            ));
+        }
         Ok(networks)
     };
     let trusted_proxies = top.get("trusted_proxies", Vec::new(), proxies);
@@ -432,11 +437,20 @@ fn read_mail(mut section: Section) -> MailSection {
 
 fn read_libro(mut section: Section) -> LibroSection {
     let window = duration(0, 365 * 86_400_000);
+    let review = section.maybe("review_window", &window);
+    if let Some((0, at)) = &review {
+        section.fault(Diagnostic {
+            level: Level::Warning,
+            message: "libro.review_window is zero: silence pays at once, and no buyer has time to object".into(),
+            at: at.clone(),
+            hint: Some("leave it out for 72h".into()),
+        });
+    }
     let value = LibroSection {
         fee_bps: section.get("fee_bps", limits::FEE_BPS_DEFAULT, integer(0, limits::BPS_WHOLE)),
         welcome: section.get("welcome", 0, integer(0, limits::SAFE_INTEGER_MAX)),
         reclaim_grace_ms: section.get("reclaim_grace", limits::RECLAIM_GRACE_MS, &window),
-        review_window_ms: section.get("review_window", limits::REVIEW_WINDOW_MS, &window),
+        review_window_ms: review.map_or(limits::REVIEW_WINDOW_MS, |(window, _)| window),
     };
     section.finish();
     value
@@ -499,10 +513,21 @@ fn read_probe(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, Strin
         read.map_err(|why| section.fault(Diagnostic::error(at, format!("probe.resolve: {why}")))).ok()
     });
     let resolve = resolve.collect();
+    let allowed = section.maybe("allow_networks", list(parsed::<Network>));
+    if let Some((networks, at)) = &allowed
+        && let Some(vast) = networks.iter().find(|network| network.is_vast())
+    {
+        section.fault(Diagnostic {
+            level: Level::Warning,
+            message: format!("probe.allow_networks: {vast} lets a contract's tests reach whatever this host reaches"),
+            at: at.clone(),
+            hint: Some("name the networks of the servers that are judged, and no more".into()),
+        });
+    }
     let value = ProbeSection {
         timeout_ms: section.maybe("timeout", duration(100, 600_000)).map(|(value, _)| value),
         per_host_per_minute: section.maybe("per_host_per_minute", count(1, 1_000_000)).map(|(value, _)| value),
-        allow_networks: section.get("allow_networks", Vec::new(), list(parsed::<Network>)),
+        allow_networks: allowed.map(|(networks, _)| networks).unwrap_or_default(),
         extra_ca: section.get("extra_ca", Vec::new(), list(path)),
         resolve,
     };

@@ -214,6 +214,23 @@ fn proxies_are_networks_and_a_promise_to_seal_is_a_word() {
     let many = |n: usize| format!("trusted_proxies = [{}]", vec!["\"10.0.0.7\""; n].join(", "));
     assert!(of(&many(limits::TRUSTED_PROXIES_MAX)).is_ok());
     assert!(of(&many(limits::TRUSTED_PROXIES_MAX + 1)).is_err());
+    assert!(of("trusted_proxies = [\"0.0.0.0/0\"]").is_err(), "everybody is no proxy");
+    assert!(of("trusted_proxies = [\"10.0.0.0/8\", \"fc00::/7\"]").is_ok());
     assert!(of("[mail]\noutbound = \"sealed\"").expect("sealed").mail.outbound_sealed);
     assert!(of("[mail]\noutbound = \"open\"").is_err());
+}
+
+#[test]
+fn what_disarms_a_rule_is_said_aloud() {
+    let warned = |text: &str| {
+        let text = format!("domain = \"mar.example\"\n{text}");
+        let (_, warnings) = parse(&text, &BTreeMap::new(), Path::new("/srv")).expect("config");
+        assert!(warnings.iter().all(|warning| warning.level == Level::Warning && warning.hint.is_some()));
+        warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(warned("[libro]\nreview_window = \"1ms\"\n[probe]\nallow_networks = [\"127.0.0.0/8\"]"), "");
+    assert!(warned("[libro]\nreview_window = \"0h\"").contains("silence pays at once"));
+    for vast in ["0.0.0.0/0", "::/0", "128.0.0.0/1", "fc00::/6"] {
+        assert!(warned(&format!("[probe]\nallow_networks = [\"{vast}\"]")).contains(vast));
+    }
 }

@@ -67,6 +67,11 @@ impl Network {
         self.base.is_ipv4() == ip.is_ipv4() && (bits_of(ip) & self.mask()) == bits_of(self.base)
     }
 
+    /// Whether it is wider than any network of one owner: more than 10.0.0.0/8 or fc00::/7.
+    pub fn is_vast(&self) -> bool {
+        self.prefix < if self.base.is_ipv4() { 8 } else { 7 }
+    }
+
     fn mask(&self) -> u128 {
         let width: u32 = if self.base.is_ipv4() { 32 } else { 128 };
         let host_bits = width.saturating_sub(u32::from(self.prefix));

@@ -266,6 +266,19 @@ async fn what_is_not_http_and_absurd_heads_are_turned_away() {
         let seen = house.raw(text.as_bytes()).await;
         assert_eq!(read(&seen).0, expected, "{what}: {seen}");
     }
+    // What a proxy could read otherwise is refused, and what follows on the connection is not read.
+    let second = "GET /live HTTP/1.1\r\nhost: x\r\n\r\n";
+    for (what, lines) in [
+        ("no host", ""),
+        ("two hosts", "host: x\r\nhost: y\r\n"),
+        ("another coding beside chunks", "host: x\r\ntransfer-encoding: gzip, chunked\r\n"),
+        ("chunks twice", "host: x\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n"),
+        ("two credentials", "host: x\r\nauthorization: Bearer a\r\nauthorization: Bearer b\r\n"),
+    ] {
+        let seen = house.raw(format!("POST /inbound HTTP/1.1\r\n{lines}\r\n0\r\n\r\n{second}").as_bytes()).await;
+        assert_eq!(read(&seen).0, 400, "{what}: {seen}");
+        assert!(!seen.contains("HTTP/1.1 200"), "{what}: {seen}");
+    }
     let close = "host: x\r\nconnection: close\r\n";
     for (line, expected) in [
         ("CONNECT mail.example:443 HTTP/1.1", 404),

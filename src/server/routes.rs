@@ -18,8 +18,8 @@ use crate::wire::json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, HeaderMap};
-use axum::http::{Method, StatusCode};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING};
+use axum::http::{HeaderValue, Method, StatusCode, Version};
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -184,6 +184,16 @@ pub fn router(app: Arc<App>) -> Router {
     router
         .fallback(|request: Request| async move { refused(&unknown_route(), request.method(), request.headers()) })
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| panicked(&*panic)))
+        .layer(axum::middleware::from_fn(async |request: Request, next: axum::middleware::Next| {
+            match one_reading(request.version(), request.headers()) {
+                Ok(()) => next.run(request).await,
+                Err(refusal) => {
+                    let mut response = refused(&refusal, request.method(), request.headers());
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    response
+                }
+            }
+        }))
 }
 
 impl Call {
@@ -317,6 +327,27 @@ async fn body_of(app: &App, route: &Route, headers: &HeaderMap, body: Body, who:
         app.doors.spend(caller).await?;
     }
     read
+}
+
+/// A request that a proxy in front of this house could read in another way than the house is not answered, and nothing
+/// after it is read: one host, one coding of the body, one credential.
+fn one_reading(version: Version, headers: &HeaderMap) -> Result<(), Refusal> {
+    let refuse = |reason: &str| Err(Refusal::new(Rule::BadParameter, reason));
+    let count = |name: HeaderName| headers.get_all(name).iter().count();
+    if count(HOST) > 1 || (count(HOST) == 0 && version == Version::HTTP_11) {
+        return refuse("a request names one host");
+    }
+    if count(AUTHORIZATION) > 1 {
+        return refuse("a request has one authorization header");
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") && count(CONTENT_LENGTH) == 0 => {
+            Ok(())
+        }
+        _ => refuse("transfer-encoding must be chunked and nothing else, without a content-length"),
+    }
 }
 
 fn parameters(pattern: &'static str, raw_path: &str) -> Vec<(&'static str, String)> {

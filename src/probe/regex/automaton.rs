@@ -29,6 +29,11 @@ pub(super) struct Automaton {
     pub sets: Vec<(usize, usize)>,
     /// For each assertion in use, its nodes.
     pub assertions: Vec<(Assertion, Vec<u64>)>,
+    /// Every way from the start goes over the assertion of the start, and none leads back to it.
+    pub anchored: bool,
+    /// Nodes of which an earlier one in the text's order can do all that the later ones can: the same place in the copies
+    /// of a repetition that may end after any of them. As lists of a word's index and its bits, ascending.
+    pub ladders: Vec<Vec<(usize, u64)>>,
 }
 
 /// Every node in `from` leads to every node in `to`. Both are lists of a word's index and its bits.
@@ -36,6 +41,25 @@ pub(super) struct Automaton {
 pub(super) struct Jump {
     pub from: Vec<(usize, u64)>,
     pub to: Vec<(usize, u64)>,
+}
+
+impl Automaton {
+    /// Drops from a state the nodes that add nothing to what a lower one can do. What is accepted later, and where, stays
+    /// the same; far fewer states are told apart.
+    pub fn keep_the_least(&self, state: &mut [u64]) {
+        for ladder in &self.ladders {
+            let mut found = false;
+            for &(index, mask) in ladder {
+                let Some(word) = state.get_mut(index) else { continue };
+                let here = *word & mask;
+                if here != 0 {
+                    let least = if found { 0 } else { here & here.wrapping_neg() };
+                    *word = *word & !mask | least;
+                    found = true;
+                }
+            }
+        }
+    }
 }
 
 /// How much of the limits is left; shared by all the automata of a pattern.
@@ -59,7 +83,7 @@ pub(super) fn build(
     looks: &[usize],
     room: &mut Room,
 ) -> Result<Automaton, TooLarge> {
-    let mut builder = Builder { tree, looks, room, passes: vec![Pass::Ends], edges: Vec::new() };
+    let mut builder = Builder { tree, looks, room, passes: vec![Pass::Ends], edges: Vec::new(), ladders: Vec::new() };
     let mut built: BTreeMap<NodeId, Piece> = BTreeMap::new();
     for id in below(tree, root) {
         let piece = match tree.nodes.get(id) {
@@ -117,6 +141,7 @@ struct Builder<'a> {
     room: &'a mut Room,
     passes: Vec<Pass>,
     edges: Vec<(usize, usize)>,
+    ladders: Vec<Vec<usize>>,
 }
 
 impl Builder<'_> {
@@ -170,14 +195,19 @@ impl Builder<'_> {
         let mut whole = Piece::empty();
         let mut ends: Vec<usize> = Vec::new();
         let mut last_copy = Piece::empty();
+        let mut rungs: Vec<Vec<usize>> = vec![Vec::new(); row.len()];
         for copy in 1..=copies {
             last_copy = Piece::empty();
-            for &id in row {
+            for (&id, rungs) in row.iter().zip(&mut rungs) {
                 let next = match self.tree.nodes.get(id) {
                     Some(&Node::Set(set)) => self.node(Pass::Set(set))?,
                     Some(&Node::Assert(assertion)) => self.assertion(assertion)?,
                     _ => Piece::empty(),
                 };
+                // From here on every copy may be the last, so the earlier one has all the later one's ways and more.
+                if copy >= min {
+                    rungs.extend(&next.first);
+                }
                 last_copy = self.then(last_copy, next)?;
             }
             self.link(&whole.last, &last_copy.first)?;
@@ -192,7 +222,12 @@ impl Builder<'_> {
         if max.is_none() {
             self.link(&last_copy.last, &last_copy.first)?;
         }
+        self.ladders.extend(rungs.into_iter().filter(|rungs| rungs.len() > 1));
         Ok(Piece { first: whole.first, last: ends, empty: min == 0 })
+    }
+
+    fn is_start(&self, node: usize) -> bool {
+        matches!(self.passes.get(node), Some(Pass::Assert(Assertion::Start)))
     }
 
     fn finish(mut self, whole: Piece, backward: bool) -> Result<Automaton, TooLarge> {
@@ -213,7 +248,13 @@ impl Builder<'_> {
             consuming: vec![0; words],
             sets: Vec::new(),
             assertions: Vec::new(),
+            anchored: !backward && !whole.empty && whole.first.iter().all(|&node| self.is_start(node)),
+            ladders: Vec::new(),
         };
+        // Read backwards, a repetition begins at any of its copies and has a fixed number to go: none can stand for another.
+        if !backward {
+            automaton.ladders = self.ladders.iter().map(|rungs| by_word(rungs)).collect();
+        }
         let mut jumps: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (from, to) in self.edges {
             let (from, to) = if backward { (place(to), place(from)) } else { (from, to) };

@@ -137,19 +137,45 @@ impl<'a> Runner<'a> {
         meter.charge(boundaries.saturating_mul(PASS_COST + self.automaton.assertions.len()))?;
         let mut states = self.first_states();
         let mut passed = 0;
-        if let Some(numbered) = self.symbols.numbered(meter)? {
-            match self.with_table(&numbered, &mut states, meter, &mut accept)? {
+        if self.anchored() {
+            let few = boundaries.min(FEW);
+            match self.without_table(passed, few, None, &mut states, meter, &mut accept)? {
                 Some(reached) => passed = reached,
                 None => return Ok(()),
             }
         }
+        let numbered = self.symbols.numbered(meter)?;
+        if let Some(numbered) = &numbered {
+            match self.with_table(passed, numbered, &mut states, meter, &mut accept)? {
+                Some(reached) => passed = reached,
+                None => return Ok(()),
+            }
+        }
+        self.without_table(passed, boundaries, numbered.as_ref(), &mut states, meter, &mut accept).map(|_| ())
+    }
+
+    /// Works every step out, up to some boundary: says how many were passed, or nothing when the run is over.
+    fn without_table(
+        &mut self,
+        mut passed: usize,
+        upto: usize,
+        numbered: Option<&Numbered<'_>>,
+        states: &mut States,
+        meter: &mut Meter,
+        accept: &mut impl FnMut(usize, bool) -> bool,
+    ) -> Result<Option<usize>, Spent> {
         let doubts = self.reading.doubts();
+        let anchored = self.anchored();
         let mut same = states.sure == states.maybe;
         let mut after = states.clone();
-        while passed < boundaries {
+        while passed < upto {
             let at = self.boundary(passed);
-            let symbol = self.symbols.at(at, false);
-            let other = if doubts { self.symbols.at(at, true) } else { symbol };
+            let read = |maybe| numbered.and_then(|numbered| numbered.at(at, maybe));
+            let symbol = read(false).unwrap_or_else(|| self.symbols.at(at, false));
+            let other = match doubts {
+                true => read(true).unwrap_or_else(|| self.symbols.at(at, true)),
+                false => symbol,
+            };
             let surely = self.step(&states.sure, symbol, &mut after.sure, meter)?;
             let mut possibly = surely;
             if same && symbol == other {
@@ -161,61 +187,94 @@ impl<'a> Runner<'a> {
                 same = after.sure == after.maybe;
             }
             if possibly && accept(at, surely) {
-                return Ok(());
+                return Ok(None);
             }
-            std::mem::swap(&mut states, &mut after);
+            std::mem::swap(states, &mut after);
             passed += 1;
+            if anchored && idle(&states.sure) && (!doubts || idle(&states.maybe)) {
+                return Ok(None);
+            }
         }
-        Ok(())
+        Ok(Some(passed))
     }
 
     /// Runs as long as the table pays: says how many boundaries were passed, or nothing when the run is over.
     fn with_table(
         &mut self,
-        Numbered { numbers, distinct, others }: &Numbered<'_>,
+        mut passed: usize,
+        numbered: &Numbered<'_>,
         states: &mut States,
         meter: &mut Meter,
         accept: &mut impl FnMut(usize, bool) -> bool,
     ) -> Result<Option<usize>, Spent> {
         let boundaries = self.reading.boundaries();
-        let backward = self.automaton.backward;
-        let mut others: Vec<(usize, u16)> = others.clone();
-        if !backward {
-            others.reverse();
-        }
-        let mut table = Table::new(self.reading.table_max, distinct.len(), 0);
+        let distinct = &numbered.distinct;
+        let mut table = Table::new(self.reading.table_max, distinct.len(), passed);
         let (mut sure, mut maybe) = (table.add(&states.sure), table.add(&states.maybe));
-        let mut passed = 0;
         while passed < boundaries {
-            let at = self.boundary(passed);
-            let number = numbers.get(at).copied().unwrap_or_default();
-            let other = others.last().filter(|other| other.0 == at).map_or(number, |other| other.1);
-            let same = sure == maybe && number == other;
-            let mut step = table.look(sure, number);
-            let mut possible = if same { step } else { table.look(maybe, other) };
-            if step == UNKNOWN || possible == UNKNOWN {
-                if table.full() {
-                    states.sure.clone_from(table.state(sure));
-                    states.maybe.clone_from(table.state(maybe));
-                    if passed.saturating_sub(table.since) < table.states.len() * PAYS {
-                        return Ok(Some(passed));
-                    }
-                    table = Table::new(self.reading.table_max, distinct.len(), passed);
-                    (sure, maybe) = (table.add(&states.sure), table.add(&states.maybe));
-                }
-                step = self.learned(&mut table, sure, number, distinct, meter)?;
-                possible = if same { step } else { self.learned(&mut table, maybe, other, distinct, meter)? };
+            let Some(glided) = self.glide(passed, &table, numbered, (sure, maybe), accept) else {
+                return Ok(None);
+            };
+            (passed, sure, maybe) = glided;
+            if passed >= boundaries {
+                break;
             }
+            let at = self.boundary(passed);
+            let (number, other) = (numbered.number(at, false), numbered.number(at, true));
+            if table.full() {
+                states.sure.clone_from(table.state(sure));
+                states.maybe.clone_from(table.state(maybe));
+                if passed.saturating_sub(table.since) < table.states.len() * PAYS {
+                    return Ok(Some(passed));
+                }
+                table = Table::new(self.reading.table_max, distinct.len(), passed);
+                (sure, maybe) = (table.add(&states.sure), table.add(&states.maybe));
+            }
+            let step = self.learned(&mut table, sure, number, distinct, meter)?;
+            let same = sure == maybe && number == other;
+            let possible = if same { step } else { self.learned(&mut table, maybe, other, distinct, meter)? };
             if possible & ACCEPTS != 0 && accept(at, step & ACCEPTS != 0) {
                 return Ok(None);
-            }
-            if number != other {
-                others.pop();
             }
             (sure, maybe) = (step & !ACCEPTS, possible & !ACCEPTS);
             passed += 1;
         }
         Ok(None)
+    }
+
+    /// Takes steps that are known: says how many boundaries are passed then and the rows of the states, or nothing when the
+    /// run is over.
+    fn glide(
+        &self,
+        passed: usize,
+        table: &Table,
+        numbered: &Numbered<'_>,
+        rows: (u32, u32),
+        accept: &mut impl FnMut(usize, bool) -> bool,
+    ) -> Option<(usize, u32, u32)> {
+        let at = self.boundary(passed);
+        let (numbers, split) = (&*numbered.numbers, numbered.split);
+        let equal = at < split;
+        let (from, upto) = match (self.automaton.backward, equal) {
+            (false, true) => (at, split.min(numbers.len())),
+            (false, false) => (at, numbers.len()),
+            (true, true) => (0, at + 1),
+            (true, false) => (split, at + 1),
+        };
+        let one = numbers.get(from..upto).unwrap_or_default();
+        let two = match equal {
+            true => one,
+            false => numbered.others.get(from - split..upto - split).unwrap_or_default(),
+        };
+        let single = equal && rows.0 == rows.1;
+        let places = from..upto;
+        let glided = match (self.automaton.backward, single) {
+            (false, true) => table.glide_one(rows.0, places.zip(one), accept),
+            (true, true) => table.glide_one(rows.0, places.zip(one).rev(), accept),
+            (false, false) => table.glide_both(rows, places.zip(one.iter().zip(two)), accept),
+            (true, false) => table.glide_both(rows, places.zip(one.iter().zip(two)).rev(), accept),
+        };
+        glided.map(|(count, sure, maybe)| (passed + count, sure, maybe))
     }
 
     fn learned(
@@ -234,6 +293,7 @@ impl<'a> Runner<'a> {
         let symbol = distinct.get(usize::from(number)).copied().unwrap_or_default();
         let mut after = vec![0; self.automaton.words];
         let accepts = self.step(table.state(row), symbol, &mut after, meter)?;
+        self.automaton.keep_the_least(&mut after);
         let step = table.add(&after) | if accepts { ACCEPTS } else { 0 };
         table.learn(row, number, step);
         Ok(step)
@@ -242,6 +302,11 @@ impl<'a> Runner<'a> {
     /// The boundary that is reached after so many steps.
     fn boundary(&self, passed: usize) -> usize {
         if self.automaton.backward { self.reading.boundaries() - 1 - passed } else { passed }
+    }
+
+    /// Can a match begin at the start of the text only? Then nothing is left to find once no match is under way.
+    fn anchored(&self) -> bool {
+        self.automaton.anchored && !self.reading.multiline
     }
 
     fn first_states(&self) -> States {
@@ -338,11 +403,67 @@ impl Table {
         self.rows.get(row as usize + usize::from(number)).copied().unwrap_or(UNKNOWN)
     }
 
+    /// Takes known steps while both readings are one.
+    fn glide_one<'n>(
+        &self,
+        mut row: u32,
+        numbers: impl Iterator<Item = (usize, &'n u16)>,
+        accept: &mut impl FnMut(usize, bool) -> bool,
+    ) -> Option<(usize, u32, u32)> {
+        let rows = self.rows.as_slice();
+        let mut count = 0;
+        for (at, &number) in numbers {
+            let step = rows.get((row as usize).wrapping_add(number.into())).copied().unwrap_or(UNKNOWN);
+            if step >= ACCEPTS {
+                if step == UNKNOWN {
+                    break;
+                }
+                if accept(at, true) {
+                    return None;
+                }
+            }
+            row = step & !ACCEPTS;
+            count += 1;
+        }
+        Some((count, row, row))
+    }
+
+    /// Takes known steps of both readings.
+    fn glide_both<'n>(
+        &self,
+        (mut sure, mut maybe): (u32, u32),
+        numbers: impl Iterator<Item = (usize, (&'n u16, &'n u16))>,
+        accept: &mut impl FnMut(usize, bool) -> bool,
+    ) -> Option<(usize, u32, u32)> {
+        let rows = self.rows.as_slice();
+        let look = |row: u32, number: u16| {
+            rows.get((row as usize).wrapping_add(number.into())).copied().unwrap_or(UNKNOWN)
+        };
+        let mut count = 0;
+        for (at, (&number, &other)) in numbers {
+            let (step, possible) = (look(sure, number), look(maybe, other));
+            if step == UNKNOWN || possible == UNKNOWN {
+                break;
+            }
+            if possible & ACCEPTS != 0 && accept(at, step & ACCEPTS != 0) {
+                return None;
+            }
+            (sure, maybe) = (step & !ACCEPTS, possible & !ACCEPTS);
+            count += 1;
+        }
+        Some((count, sure, maybe))
+    }
+
     fn learn(&mut self, row: u32, number: u16, step: u32) {
         if let Some(entry) = self.rows.get_mut(row as usize + usize::from(number)) {
             *entry = step;
         }
     }
+}
+
+/// Is no match under way?
+fn idle(state: &[u64]) -> bool {
+    state.iter().enumerate().all(|(index, &word)| word == u64::from(index == 0))
 }
 
 fn masks(automaton: &Automaton, reading: &Reading<'_>, maybe: bool) -> Vec<u64> {
@@ -396,6 +517,8 @@ const PAYS: usize = 16;
 const STATES_MAX: usize = 4_096;
 /// What a new state costs besides the step.
 const NEW_STATE_COST: usize = 512;
+/// An anchored pattern mostly ends within so many characters: its table is not begun before.
+const FEW: usize = 64;
 /// What a boundary costs besides the step.
 const PASS_COST: usize = 8;
 /// A word of a jump costs as much as some words in a row.

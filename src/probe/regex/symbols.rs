@@ -61,8 +61,9 @@ pub(super) struct Symbols<'a> {
 pub(super) struct Numbered<'a> {
     pub numbers: Cow<'a, [u16]>,
     pub distinct: Vec<Symbol>,
-    /// The boundaries, ascending, where the possible reading has another symbol.
-    pub others: Vec<(usize, u16)>,
+    /// From this boundary on the possible reading has numbers of its own, before it the same ones.
+    pub split: usize,
+    pub others: Vec<u16>,
 }
 
 impl Bits {
@@ -77,7 +78,23 @@ impl Bits {
     }
 
     fn get(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+        self.block(at / BLOCK) >> (at % BLOCK) & 1 == 1
+    }
+
+    fn block(&self, index: usize) -> u64 {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+}
+
+impl Numbered<'_> {
+    /// The number of the symbol at a boundary.
+    pub fn number(&self, at: usize, maybe: bool) -> u16 {
+        let other = if maybe { at.checked_sub(self.split).and_then(|after| self.others.get(after)) } else { None };
+        other.or_else(|| self.numbers.get(at)).copied().unwrap_or_default()
+    }
+
+    pub fn at(&self, at: usize, maybe: bool) -> Option<Symbol> {
+        self.distinct.get(usize::from(self.number(at, maybe))).copied()
     }
 }
 
@@ -141,40 +158,72 @@ impl<'a> Symbols<'a> {
             return Ok(self.by_neighbours());
         }
         let letters = &self.reading.text.letters;
+        let boundaries = self.reading.boundaries();
         let edge = self.reading.alphabet.edge();
         let mut book = Book::new(self.looks.len(), usize::from(edge) + 1);
-        let mut numbers: Vec<u16> = Vec::with_capacity(letters.len());
-        let mut others: Vec<(usize, u16)> = Vec::new();
-        let split = self.looks.iter().any(|look| look.held.maybe.is_some());
-        for (at, pair) in letters.windows(2).enumerate() {
-            let &[before, after] = pair else { continue };
-            let (near, letter) = if self.backward { (self.near(after), before) } else { (self.near(before), after) };
-            let gather = |maybe| self.looks.iter().fold(0, |held, look| held << 1 | look.at(at, maybe));
-            let held = gather(false);
-            let slot = book.slot(near, letter, held);
-            let number = match book.recall(slot, (near, letter, held)) {
-                Some(number) => number,
-                None => {
+        let mut numbers: Vec<u16> = Vec::with_capacity(boundaries);
+        let (mut split, mut others) = (boundaries, Vec::new());
+        let may_doubt = self.reading.text.doubt.is_some();
+        let (mut held, mut possible) = (vec![0; self.looks.len()], vec![0; self.looks.len()]);
+        for from in (0..boundaries).step_by(BLOCK) {
+            let mut differ = 0;
+            for ((look, held), possible) in self.looks.iter().zip(&mut held).zip(&mut possible) {
+                (*held, *possible) = (look.block(from, false), look.block(from, true));
+                differ |= *held ^ *possible;
+            }
+            let upto = (from + BLOCK).min(boundaries);
+            let pairs = letters.get(from..=upto).unwrap_or_default().windows(2);
+            for ((place, pair), at) in (0u32..).zip(pairs).zip(from..) {
+                let &[before, after] = pair else { continue };
+                let (near, letter) = if self.backward { (self.near(after), before) } else { (self.near(before), after) };
+                let gather = |blocks: &[u64]| blocks.iter().fold(0, |held, block| held << 1 | (block >> place & 1));
+                let sure = gather(&held);
+                let Some(number) = self.noted(&mut book, (near, letter, sure), at, false, meter)? else {
+                    return Ok(None);
+                };
+                numbers.push(number);
+                let end = self.reading.open_end && after == edge;
+                let mut other = number;
+                if end || differ >> place & 1 == 1 || (may_doubt && self.is_doubtful(letter)) {
                     meter.charge(LOOK_UP_COST)?;
-                    let Some(number) = book.number(self.at(at, false)) else {
-                        return Ok(None);
-                    };
-                    book.remember(slot, (near, letter, held), number);
-                    number
+                    let maybe = gather(&possible);
+                    match self.noted(&mut book, (near, letter, maybe), at, true, meter)? {
+                        Some(found) => other = found,
+                        None => return Ok(None),
+                    }
                 }
-            };
-            numbers.push(number);
-            let doubt = (self.reading.open_end && after == edge) || self.is_doubtful(letter);
-            if doubt || (split && gather(true) != held) {
-                meter.charge(LOOK_UP_COST)?;
-                match book.number(self.at(at, true)) {
-                    Some(other) if other == number => {}
-                    Some(other) => others.push((at, other)),
-                    None => return Ok(None),
+                if at >= split {
+                    others.push(other);
+                } else if other != number {
+                    (split, others) = (at, Vec::with_capacity(boundaries - at));
+                    others.push(other);
                 }
             }
         }
-        Ok(Some(Numbered { numbers: Cow::Owned(numbers), distinct: book.distinct, others }))
+        Ok(Some(Numbered { numbers: Cow::Owned(numbers), distinct: book.distinct, split, others }))
+    }
+
+    /// The number of the symbol at a boundary, which is known by what stands there. The first time costs a look-up.
+    fn noted(
+        &self,
+        book: &mut Book,
+        key: Key,
+        at: usize,
+        maybe: bool,
+        meter: &mut Meter,
+    ) -> Result<Option<u16>, Spent> {
+        let slot = book.slot(key);
+        if let Some(number) = book.recall(slot, key, maybe) {
+            return Ok(Some(number));
+        }
+        if !maybe {
+            meter.charge(LOOK_UP_COST)?;
+        }
+        let number = book.number(self.at(at, maybe));
+        if let Some(number) = number {
+            book.remember(slot, key, maybe, number);
+        }
+        Ok(number)
     }
 
     /// Without assertions a symbol is a letter, and its number is the letter's.
@@ -185,17 +234,18 @@ impl<'a> Symbols<'a> {
         let passed = passed.unwrap_or_default();
         let mut distinct: Vec<Symbol> = (0..=edge).map(|letter| Symbol { letter, ..Symbol::default() }).collect();
         let mut others = Vec::new();
+        let mut split = passed.len();
         if self.reading.text.doubt.is_some() {
-            let mut twins: BTreeMap<Letter, u16> = BTreeMap::new();
-            for (at, &letter) in passed.iter().enumerate().filter(|(_, letter)| self.is_doubtful(**letter)) {
-                let twin = *twins.entry(letter).or_insert_with(|| {
-                    distinct.push(Symbol { letter, maybe: true, holds: 0 });
-                    u16::try_from(distinct.len() - 1).unwrap_or_default()
-                });
-                others.push((at, twin));
+            let mut twins: Vec<u16> = (0..=edge).collect();
+            for (letter, twin) in (0..edge).zip(&mut twins).filter(|(letter, _)| self.is_doubtful(*letter)) {
+                distinct.push(Symbol { letter, maybe: true, holds: 0 });
+                *twin = u16::try_from(distinct.len() - 1).unwrap_or_default();
             }
+            split = passed.iter().position(|&letter| self.is_doubtful(letter)).unwrap_or(split);
+            let twin = |&letter: &Letter| twins.get(usize::from(letter)).copied().unwrap_or_default();
+            others = passed.get(split..).unwrap_or_default().iter().map(twin).collect();
         }
-        Numbered { numbers: Cow::Borrowed(passed), distinct, others }
+        Numbered { numbers: Cow::Borrowed(passed), distinct, split, others }
     }
 
     /// Without lookarounds and doubtful characters a symbol is a letter and the kind of its other neighbour.
@@ -223,8 +273,9 @@ impl<'a> Symbols<'a> {
         let numbers: Vec<u16> = letters.windows(2).map(number).collect();
         let last = self.reading.boundaries().saturating_sub(1);
         let other = book.number(self.at(last, true))?;
-        let others = if numbers.last() == Some(&other) { Vec::new() } else { vec![(last, other)] };
-        Some(Numbered { numbers: Cow::Owned(numbers), distinct: book.distinct, others })
+        let (split, others) =
+            if numbers.last() == Some(&other) { (numbers.len(), Vec::new()) } else { (last, vec![other]) };
+        Some(Numbered { numbers: Cow::Owned(numbers), distinct: book.distinct, split, others })
     }
 
     fn near(&self, letter: Letter) -> usize {
@@ -263,13 +314,21 @@ struct LookBits<'a> {
 
 impl LookBits<'_> {
     fn at(&self, boundary: usize, maybe: bool) -> u64 {
-        let negative = self.held.negative;
+        u64::from(self.bits(maybe).get(boundary) != self.held.negative)
+    }
+
+    /// The same for a block of boundaries, the lowest bit for the first.
+    fn block(&self, from: usize, maybe: bool) -> u64 {
+        let block = self.bits(maybe).block(from / BLOCK);
+        if self.held.negative { !block } else { block }
+    }
+
+    fn bits(&self, maybe: bool) -> &Bits {
         // What a negative lookaround surely is, its body may not even possibly be.
-        let bits = match &self.held.maybe {
-            Some(possible) if maybe != negative => possible,
+        match &self.held.maybe {
+            Some(possible) if maybe != self.held.negative => possible,
             _ => &self.held.sure,
-        };
-        u64::from(bits.get(boundary) != negative)
+        }
     }
 }
 
@@ -279,9 +338,10 @@ type Key = (usize, Letter, u64);
 struct Book {
     looks: usize,
     width: usize,
-    recent: Vec<u16>,
+    /// By slot, for either reading.
+    recent: [Vec<u16>; 2],
     /// Whose number a slot holds. Empty when there is a slot for everything that can come.
-    keys: Vec<Key>,
+    keys: [Vec<Key>; 2],
     known: BTreeMap<Symbol, u16>,
     distinct: Vec<Symbol>,
 }
@@ -291,11 +351,18 @@ impl Book {
         let slots = width.checked_mul(4 << looks.min(16)).filter(|&slots| slots <= DENSE_MAX);
         let keys = if slots.is_some() { Vec::new() } else { vec![(0, 0, 0); SHARED] };
         let recent = vec![NO_NUMBER; slots.unwrap_or(SHARED)];
-        Book { looks, width, recent, keys, known: BTreeMap::new(), distinct: Vec::new() }
+        Book {
+            looks,
+            width,
+            recent: [recent.clone(), recent],
+            keys: [keys.clone(), keys],
+            known: BTreeMap::new(),
+            distinct: Vec::new(),
+        }
     }
 
-    fn slot(&self, near: usize, letter: Letter, held: u64) -> usize {
-        if self.keys.is_empty() {
+    fn slot(&self, (near, letter, held): Key) -> usize {
+        if self.keys[0].is_empty() {
             let pair = near * self.width + usize::from(letter);
             pair << self.looks | usize::try_from(held).unwrap_or_default()
         } else {
@@ -305,16 +372,19 @@ impl Book {
         }
     }
 
-    fn recall(&self, slot: usize, key: Key) -> Option<u16> {
-        let number = self.recent.get(slot).copied().filter(|&number| number != NO_NUMBER)?;
-        (self.keys.is_empty() || self.keys.get(slot) == Some(&key)).then_some(number)
+    fn recall(&self, slot: usize, key: Key, maybe: bool) -> Option<u16> {
+        let reading = usize::from(maybe);
+        let number = self.recent.get(reading)?.get(slot).copied().filter(|&number| number != NO_NUMBER)?;
+        let keys = self.keys.get(reading)?;
+        (keys.is_empty() || keys.get(slot) == Some(&key)).then_some(number)
     }
 
-    fn remember(&mut self, slot: usize, key: Key, number: u16) {
-        if let Some(entry) = self.recent.get_mut(slot) {
+    fn remember(&mut self, slot: usize, key: Key, maybe: bool, number: u16) {
+        let reading = usize::from(maybe);
+        if let Some(entry) = self.recent.get_mut(reading).and_then(|recent| recent.get_mut(slot)) {
             *entry = number;
         }
-        if let Some(entry) = self.keys.get_mut(slot) {
+        if let Some(entry) = self.keys.get_mut(reading).and_then(|keys| keys.get_mut(slot)) {
             *entry = key;
         }
     }
@@ -356,6 +426,8 @@ fn holds(assertion: Assertion, before: Neighbour, after: Neighbour, reading: &Re
     }
 }
 
+/// Boundaries of one word.
+const BLOCK: usize = 64;
 const LOOK_UP_COST: usize = 32;
 const NO_NUMBER: u16 = u16::MAX;
 const DENSE_MAX: usize = 65_536;
@@ -379,13 +451,16 @@ mod tests {
     #[test]
     fn shared_slots_never_answer_for_another() {
         let mut book = Book::new(20, 60_000);
-        assert!(!book.keys.is_empty());
+        assert!(!book.keys[0].is_empty());
         let keys = (0..4).flat_map(|near| (0..3_000u16).map(move |letter| (near, letter, u64::from(letter) << 7)));
         for (near, letter, held) in keys {
-            let slot = book.slot(near, letter, held);
-            assert_eq!(book.recall(slot, (near, letter, held)), None);
-            book.remember(slot, (near, letter, held), letter % 999);
-            assert_eq!(book.recall(slot, (near, letter, held)), Some(letter % 999));
+            let key = (near, letter, held);
+            let slot = book.slot(key);
+            for (maybe, number) in [(false, letter % 999), (true, letter % 998)] {
+                assert_eq!(book.recall(slot, key, maybe), None);
+                book.remember(slot, key, maybe, number);
+                assert_eq!(book.recall(slot, key, maybe), Some(number));
+            }
         }
     }
 }

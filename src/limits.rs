@@ -239,6 +239,8 @@ pub const REGEX_EDGES_MAX: usize = 1_000_000;
 pub const REGEX_LOOKAROUNDS_MAX: usize = 60;
 /// Word operations that one judgement may take.
 pub const REGEX_STEPS_MAX: u64 = 1_500_000_000;
+/// Word operations of a first look for a match as if every lookaround held.
+pub const REGEX_FIRST_TRY_STEPS: u64 = 24_000_000;
 /// Steps kept for reuse while matching, and the different symbols for which they are kept at all.
 pub const REGEX_TABLE_MAX: usize = 1_048_576;
 pub const REGEX_SYMBOLS_MAX: usize = 4_096;

@@ -30,7 +30,10 @@ mod tables;
 mod text;
 mod unicode;
 
-use crate::limits::{REGEX_LOOKAROUNDS_MAX, REGEX_PATTERN_UNITS_MAX, REGEX_STEPS_MAX, REGEX_TABLE_MAX, REGEX_WINDOW};
+use crate::limits::{
+    REGEX_FIRST_TRY_STEPS, REGEX_LOOKAROUNDS_MAX, REGEX_PATTERN_UNITS_MAX, REGEX_STEPS_MAX, REGEX_TABLE_MAX,
+    REGEX_WINDOW,
+};
 use automaton::{Automaton, Room};
 use run::{Meter, Spent};
 use std::fmt;
@@ -158,6 +161,16 @@ impl Pattern {
     /// Does the pattern surely match, and may it? Both are the same unless something is in doubt.
     fn bracket(&self, text: &Text, open_end: bool, table_max: usize, meter: &mut Meter) -> Result<(bool, bool), Spent> {
         let reading = Reading { alphabet: &self.alphabet, text, multiline: self.multiline, open_end, table_max };
+        // Mostly the rest of the pattern is not there, and no lookaround needs to be judged to know it. A try that does not
+        // settle the matter is bounded by itself and costs the judgement nothing.
+        if !self.looks.is_empty() {
+            let mut tried = Meter(meter.0.min(REGEX_FIRST_TRY_STEPS));
+            let allowed = tried.0;
+            if run::accepts_nowhere(&self.main, &reading, &mut tried) == Ok(true) {
+                meter.0 = meter.0.saturating_sub(allowed - tried.0);
+                return Ok((false, false));
+            }
+        }
         let mut held: Vec<Held> = Vec::with_capacity(self.looks.len());
         for look in &self.looks {
             let (sure, maybe) = run::places(&look.body, &reading, &held, meter)?;

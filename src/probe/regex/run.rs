@@ -35,12 +35,22 @@ pub(super) fn exists(
     meter: &mut Meter,
 ) -> Result<(bool, bool), Spent> {
     let (mut sure, mut maybe) = (false, false);
-    Runner::new(automaton, reading, held).run(meter, |_, surely| {
+    Runner::new(automaton, reading, Some(held)).run(meter, |_, surely| {
         sure |= surely;
         maybe = true;
         surely
     })?;
     Ok((sure, maybe))
+}
+
+/// Does the automaton accept nowhere, even if every lookaround held everywhere? Nothing if that takes more than `meter`.
+pub(super) fn accepts_nowhere(automaton: &Automaton, reading: &Reading<'_>, meter: &mut Meter) -> Result<bool, Spent> {
+    let mut nowhere = true;
+    Runner::new(automaton, reading, None).run(meter, |_, _| {
+        nowhere = false;
+        true
+    })?;
+    Ok(nowhere)
 }
 
 /// The boundaries at which the automaton surely accepts, and those at which it may if they are not the same.
@@ -53,7 +63,7 @@ pub(super) fn places(
     let mut sure = Bits::new(reading.boundaries());
     let mut maybe = Bits::new(if reading.doubts() { reading.boundaries() } else { 0 });
     let mut same = true;
-    Runner::new(automaton, reading, held).run(meter, |at, surely| {
+    Runner::new(automaton, reading, Some(held)).run(meter, |at, surely| {
         if surely {
             sure.set(at);
         }
@@ -117,7 +127,7 @@ struct Table {
 }
 
 impl<'a> Runner<'a> {
-    fn new(automaton: &'a Automaton, reading: &'a Reading<'a>, held: &'a [Held]) -> Runner<'a> {
+    fn new(automaton: &'a Automaton, reading: &'a Reading<'a>, held: Option<&'a [Held]>) -> Runner<'a> {
         let blank = || vec![0; automaton.words];
         let possible = if reading.text.doubt.is_some() { masks(automaton, reading, true) } else { Vec::new() };
         Runner {
@@ -436,9 +446,8 @@ impl Table {
         accept: &mut impl FnMut(usize, bool) -> bool,
     ) -> Option<(usize, u32, u32)> {
         let rows = self.rows.as_slice();
-        let look = |row: u32, number: u16| {
-            rows.get((row as usize).wrapping_add(number.into())).copied().unwrap_or(UNKNOWN)
-        };
+        let look =
+            |row: u32, number: u16| rows.get((row as usize).wrapping_add(number.into())).copied().unwrap_or(UNKNOWN);
         let mut count = 0;
         for (at, (&number, &other)) in numbers {
             let (step, possible) = (look(sure, number), look(maybe, other));

@@ -114,14 +114,15 @@ impl Reading<'_> {
 }
 
 impl<'a> Symbols<'a> {
-    pub fn new(automaton: &Automaton, reading: &'a Reading<'a>, held: &'a [Held]) -> Symbols<'a> {
+    /// Without `held` every lookaround counts as holding everywhere.
+    pub fn new(automaton: &Automaton, reading: &'a Reading<'a>, held: Option<&'a [Held]>) -> Symbols<'a> {
         let alphabet = reading.alphabet;
         let kinds = (0..alphabet.edge()).map(|letter| alphabet.kind(letter));
         let doubtful = kinds.clone().map(|kind| kind.doubtful && reading.text.doubt.is_some()).collect();
         let mut looks = Vec::new();
         for (bit, (assertion, _)) in automaton.assertions.iter().enumerate() {
             if let Assertion::Look(index) = *assertion
-                && let Some(held) = held.get(index)
+                && let Some(held) = held.and_then(|held| held.get(index))
             {
                 looks.push(LookBits { held, bit });
             }
@@ -132,7 +133,7 @@ impl<'a> Symbols<'a> {
             plain: automaton.assertions.is_empty(),
             neighbours: kinds.map(Neighbour::from).chain([Neighbour::Edge]).collect(),
             doubtful,
-            simple: [false, true].map(|maybe| simple(automaton, reading, maybe)),
+            simple: [false, true].map(|maybe| simple(automaton, reading, held.is_none(), maybe)),
             looks,
         }
     }
@@ -173,21 +174,24 @@ impl<'a> Symbols<'a> {
             }
             let upto = (from + BLOCK).min(boundaries);
             let pairs = letters.get(from..=upto).unwrap_or_default().windows(2);
+            let plain = differ == 0 && !may_doubt && upto < boundaries && split > from;
             for ((place, pair), at) in (0u32..).zip(pairs).zip(from..) {
                 let &[before, after] = pair else { continue };
-                let (near, letter) = if self.backward { (self.near(after), before) } else { (self.near(before), after) };
-                let gather = |blocks: &[u64]| blocks.iter().fold(0, |held, block| held << 1 | (block >> place & 1));
-                let sure = gather(&held);
-                let Some(number) = self.noted(&mut book, (near, letter, sure), at, false, meter)? else {
+                let (near, letter) =
+                    if self.backward { (self.near(after), before) } else { (self.near(before), after) };
+                let Some(number) = self.noted(&mut book, (near, letter, gather(&held, place)), at, false, meter)?
+                else {
                     return Ok(None);
                 };
                 numbers.push(number);
+                if plain {
+                    continue;
+                }
                 let end = self.reading.open_end && after == edge;
                 let mut other = number;
                 if end || differ >> place & 1 == 1 || (may_doubt && self.is_doubtful(letter)) {
                     meter.charge(LOOK_UP_COST)?;
-                    let maybe = gather(&possible);
-                    match self.noted(&mut book, (near, letter, maybe), at, true, meter)? {
+                    match self.noted(&mut book, (near, letter, gather(&possible, place)), at, true, meter)? {
                         Some(found) => other = found,
                         None => return Ok(None),
                     }
@@ -204,6 +208,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// The number of the symbol at a boundary, which is known by what stands there. The first time costs a look-up.
+    #[inline]
     fn noted(
         &self,
         book: &mut Book,
@@ -213,9 +218,21 @@ impl<'a> Symbols<'a> {
         meter: &mut Meter,
     ) -> Result<Option<u16>, Spent> {
         let slot = book.slot(key);
-        if let Some(number) = book.recall(slot, key, maybe) {
-            return Ok(Some(number));
+        match book.recall(slot, key, maybe) {
+            Some(number) => Ok(Some(number)),
+            None => self.looked_up(book, slot, key, (at, maybe), meter),
         }
+    }
+
+    #[cold]
+    fn looked_up(
+        &self,
+        book: &mut Book,
+        slot: usize,
+        key: Key,
+        (at, maybe): (usize, bool),
+        meter: &mut Meter,
+    ) -> Result<Option<u16>, Spent> {
         if !maybe {
             meter.charge(LOOK_UP_COST)?;
         }
@@ -361,9 +378,10 @@ impl Book {
         }
     }
 
+    #[inline]
     fn slot(&self, (near, letter, held): Key) -> usize {
         if self.keys[0].is_empty() {
-            let pair = near * self.width + usize::from(letter);
+            let pair = near.wrapping_mul(self.width).wrapping_add(usize::from(letter));
             pair << self.looks | usize::try_from(held).unwrap_or_default()
         } else {
             let pair = u64::try_from(near << 16 | usize::from(letter)).unwrap_or_default();
@@ -372,6 +390,7 @@ impl Book {
         }
     }
 
+    #[inline]
     fn recall(&self, slot: usize, key: Key, maybe: bool) -> Option<u16> {
         let reading = usize::from(maybe);
         let number = self.recent.get(reading)?.get(slot).copied().filter(|&number| number != NO_NUMBER)?;
@@ -400,13 +419,27 @@ impl Book {
     }
 }
 
-fn simple(automaton: &Automaton, reading: &Reading<'_>, maybe: bool) -> [u64; 16] {
+/// What holds at one boundary of a block, a bit for each lookaround.
+#[inline]
+fn gather(blocks: &[u64], place: u32) -> u64 {
+    match *blocks {
+        [one] => one >> place & 1,
+        [one, two] => (one >> place & 1) << 1 | two >> place & 1,
+        _ => blocks.iter().fold(0, |held, block| held << 1 | (block >> place & 1)),
+    }
+}
+
+fn simple(automaton: &Automaton, reading: &Reading<'_>, assumed: bool, maybe: bool) -> [u64; 16] {
     const ALL: [Neighbour; 4] = [Neighbour::Plain, Neighbour::Word, Neighbour::LineEnd, Neighbour::Edge];
     let mut table = [0; 16];
     let pairs = ALL.iter().flat_map(|&before| ALL.iter().map(move |&after| (before, after)));
     for (entry, (before, after)) in table.iter_mut().zip(pairs) {
         for (bit, (assertion, _)) in automaton.assertions.iter().enumerate() {
-            *entry |= u64::from(holds(*assertion, before, after, reading, maybe)) << bit;
+            let held = match assertion {
+                Assertion::Look(_) => assumed,
+                simple => holds(*simple, before, after, reading, maybe),
+            };
+            *entry |= u64::from(held) << bit;
         }
     }
     table

@@ -189,9 +189,7 @@ impl<'a> Runner<'a> {
             let surely = self.step(&states.sure, symbol, &mut after.sure, meter)?;
             let mut possibly = surely;
             if same && symbol == other {
-                if doubts {
-                    after.maybe.clone_from(&after.sure);
-                }
+                after.maybe.clone_from(&after.sure);
             } else {
                 possibly = self.step(&states.maybe, other, &mut after.maybe, meter)?;
                 same = after.sure == after.maybe;
@@ -201,7 +199,7 @@ impl<'a> Runner<'a> {
             }
             std::mem::swap(states, &mut after);
             passed += 1;
-            if anchored && idle(&states.sure) && (!doubts || idle(&states.maybe)) {
+            if anchored && idle(&states.sure) && idle(&states.maybe) {
                 return Ok(None);
             }
         }
@@ -527,7 +525,7 @@ const STATES_MAX: usize = 4_096;
 /// What a new state costs besides the step.
 const NEW_STATE_COST: usize = 512;
 /// An anchored pattern mostly ends within so many characters: its table is not begun before.
-const FEW: usize = 64;
+const FEW: usize = 8;
 /// What a boundary costs besides the step.
 const PASS_COST: usize = 8;
 /// A word of a jump costs as much as some words in a row.

@@ -4,6 +4,8 @@
 use super::*;
 use proptest::prelude::*;
 
+const END_DECIDES: &str = "what follows the end of the window decides (V41)";
+
 fn parsed(pattern: &str, flags: &str) -> Pattern {
     Pattern::parse(pattern, flags).unwrap_or_else(|fault| panic!("/{pattern}/{flags}: {fault}"))
 }
@@ -424,6 +426,58 @@ fn work_grows_with_the_text_and_with_the_pattern_and_no_faster() {
 }
 
 #[test]
+fn the_start_of_a_bounded_gap_is_not_told_apart_from_those_before_it() {
+    let window: String = (0..40_000u32).map(|at| if at.wrapping_mul(at) % 7 < 3 { 'x' } else { 'a' }).collect();
+    for (pattern, flags) in [
+        ("x[^!]{0,80}!", ""),
+        ("x[^!]{1,200}!", "i"),
+        ("x.{0,80}y", "s"),
+        ("x(?:\\B[ax]){0,50}!", ""),
+        ("(?<=x[^!]{0,80})!", ""),
+        ("(?=.{0,80}!)x", ""),
+    ] {
+        let (said, steps) = parsed(pattern, flags).evaluate_counted(window.as_bytes(), false);
+        assert_eq!(said, Answer::NoMatch);
+        assert!(steps < 40_000 * 20, "/{pattern}/: {steps} steps");
+    }
+}
+
+#[test]
+fn a_first_try_that_settles_nothing_costs_nothing() {
+    // With its lookarounds the pattern is not there; without them it is, and only at the end.
+    let window = format!("{}xy", "a".repeat(3_000));
+    let plain = steps("xy", &window);
+    let (said, looked) = parsed("x(?!y)y", "").evaluate_counted(window.as_bytes(), false);
+    assert_eq!(said, Answer::NoMatch);
+    // The body of the lookaround and the pattern, each once.
+    assert!(looked < 3 * plain, "{looked} steps, {plain} for the pattern without its lookaround");
+    let (said, settled) = parsed("x(?!y)z", "").evaluate_counted(window.as_bytes(), false);
+    assert_eq!(said, Answer::NoMatch);
+    assert!(settled < looked, "{settled} steps without judging the lookaround, {looked} with it");
+}
+
+#[test]
+fn an_anchored_pattern_ends_with_its_last_chance() {
+    let far = |head: &str| format!("{head}{}!", "a".repeat(5_000));
+    for (pattern, text, expected) in [
+        ("^a*!", far(""), Answer::Match),
+        ("^b*!", far("bbb"), Answer::NoMatch),
+        ("^(?=.*!)b", far("b"), Answer::Match),
+        ("^(?=.*!)a{9}b", far(""), Answer::NoMatch),
+        ("^(?:a|b)", far("c"), Answer::NoMatch),
+        ("^a|!$", far("c"), Answer::Match),
+        ("^|!", far(""), Answer::Match),
+        ("(?:^a|c!)", format!("{}c!", far("b")), Answer::Match),
+        ("^.{70}!", format!("{}!", "a".repeat(70)), Answer::Match),
+        ("^.{70}!", format!("{}!", "a".repeat(71)), Answer::NoMatch),
+    ] {
+        assert_eq!(answer(pattern, "", &text, false), expected, "/{pattern}/");
+    }
+    assert_eq!(answer("^!", "m", "a\n!", false), Answer::Match);
+    assert_eq!(answer("^a$", "", "a", true), Answer::Unknown { reason: END_DECIDES.to_owned() });
+}
+
+#[test]
 fn the_version_is_named() {
     assert_eq!(Pattern::unicode_version(), "16.0.0");
 }
@@ -643,7 +697,7 @@ proptest! {
     #[test]
     fn long_texts_agree_with_another_engine(
         pattern in prop::sample::select(vec![
-            "a[ab]{12}c", "[^c]{20}[ab]{9}-", "(?:ab){3,}c", "b[ab-]{0,30}cc", "a.{9}b.{9}c.{9}-$", "^[ab]*-", "(?:a|b-|c[ab]*)--a",
+            "a[^c]{1,9}b[ab-]{0,40}ccc", "(?:a[^-]){1,30}-c-a", "a[ab]{12}c", "[^c]{20}[ab]{9}-", "(?:ab){3,}c", "b[ab-]{0,30}cc", "a.{9}b.{9}c.{9}-$", "^[ab]*-", "(?:a|b-|c[ab]*)--a", "^[abc-]*--a", "^[^x]{40}[^-]*-b", "^a.{3,90}cc",
         ]),
         seed in any::<u64>(), length in 0usize..20_000)
     {

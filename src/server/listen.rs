@@ -1,6 +1,7 @@
 //! The listener: plain HTTP or TLS, bounded connections, and an end in order.
 //!
-//! A connection has bounds on its head, its handshake and its age, so no stranger holds one for ever. On a drain the
+//! A connection has bounds on its head, its handshake and its age, so no stranger holds one for ever; and when all places
+//! are taken, whoever has waited longest without asking anything makes room for whoever comes. On a drain the
 //! listener closes first, each connection ends after the request it is serving, and what is left at the deadline is cut.
 
 use super::routes::Remote;
@@ -8,12 +9,16 @@ use crate::limits;
 use crate::probe::address::Network;
 use axum::Router;
 use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -68,6 +73,7 @@ impl Listener {
             stopping: stopping.clone(),
             cut: cut.clone(),
             per_ip: Arc::new(Mutex::new(HashMap::new())),
+            idle: Arc::default(),
         };
         let accepting = tokio::spawn(accept(listener, serving, slots.clone()));
         Ok(Listener { local, slots, cut, accepting })
@@ -96,22 +102,26 @@ struct Serving {
     stopping: CancellationToken,
     cut: CancellationToken,
     per_ip: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    idle: Arc<Idle>,
 }
 
 async fn accept(listener: TcpListener, serving: Serving, slots: Arc<Semaphore>) {
     loop {
-        // A slot first: beyond the bound strangers wait in the kernel's queue and cost nothing here.
-        let permit = tokio::select! {
-            permit = slots.clone().acquire_owned() => permit,
-            () = serving.stopping.cancelled() => return,
-        };
-        let Ok(permit) = permit else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = serving.stopping.cancelled() => return,
         };
         match accepted {
             Ok((stream, from)) => {
+                // Without a place, one who asks nothing goes; if nobody does, those who come wait in the kernel's queue.
+                if slots.available_permits() == 0 {
+                    serving.idle.shed();
+                }
+                let permit = tokio::select! {
+                    permit = slots.clone().acquire_owned() => permit,
+                    () = serving.stopping.cancelled() => return,
+                };
+                let Ok(permit) = permit else { return };
                 if let Some(counted) = Counted::enter(&serving.per_ip, from.ip()) {
                     let serving = serving.clone();
                     tokio::spawn(async move { serving.connection(stream, from.ip(), permit, counted).await });
@@ -132,13 +142,18 @@ impl Serving {
         let ip = ip.to_canonical();
         let beside = self.tls.is_none() && ip.is_loopback();
         let remote = Remote { ip, behind_proxy: beside || self.trusts(ip), proxies: self.proxies.clone() };
+        let place = Arc::new(Place::new(self.idle.clone()));
         match &self.tls {
-            None => self.serve(stream, remote).await,
+            None => self.serve(stream, remote, &place).await,
             Some(tls) => {
                 let handshake = tokio_rustls::TlsAcceptor::from(tls.current()).accept(stream);
                 let bound = Duration::from_millis(limits::TLS_ACCEPT_MS);
-                if let Ok(Ok(stream)) = tokio::time::timeout(bound, handshake).await {
-                    self.serve(stream, remote).await;
+                let shaken = tokio::select! {
+                    shaken = tokio::time::timeout(bound, handshake) => shaken,
+                    () = place.shed.cancelled() => return,
+                };
+                if let Ok(Ok(stream)) = shaken {
+                    self.serve(stream, remote, &place).await;
                 }
             }
         }
@@ -149,12 +164,22 @@ impl Serving {
         self.proxies.iter().any(|network| network.contains(ip))
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, remote: Remote) {
-        let router = self.router.clone();
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        remote: Remote,
+        place: &Arc<Place>,
+    ) {
+        let (router, at) = (self.router.clone(), place.clone());
         let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+            let busy = Busy::new(at.clone());
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(remote.clone());
-            router.clone().oneshot(request)
+            let answer = router.clone().oneshot(request);
+            async move {
+                let answered = answer.await;
+                answered.map(|response| response.map(|body| Answered { body, _busy: busy }))
+            }
         });
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -168,6 +193,7 @@ impl Serving {
             // A broken connection is the stranger's business.
             _ = connection.as_mut() => return,
             () = self.cut.cancelled() => return,
+            () = place.shed.cancelled() => return,
             () = self.stopping.cancelled() => {}
             () = aged => {}
         }
@@ -177,6 +203,96 @@ impl Serving {
             () = self.cut.cancelled() => {}
             () = tokio::time::sleep(Duration::from_millis(limits::CONNECTION_END_MS)) => {}
         }
+    }
+}
+
+/// Connections on which nothing is asked, by the order in which they came to be so.
+#[derive(Default)]
+struct Idle(Mutex<(u64, BTreeMap<u64, CancellationToken>)>);
+
+impl Idle {
+    fn enter(&self, shed: &CancellationToken) -> u64 {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.0 += 1;
+        let number = idle.0;
+        idle.1.insert(number, shed.clone());
+        number
+    }
+
+    fn leave(&self, number: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&number);
+    }
+
+    /// Ends the one that has been idle longest, if there is one.
+    fn shed(&self) {
+        let oldest = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.pop_first();
+        if let Some((_, shed)) = oldest {
+            shed.cancel();
+        }
+    }
+}
+
+/// One connection's place among the idle ones, while nothing is asked on it.
+struct Place {
+    idle: Arc<Idle>,
+    shed: CancellationToken,
+    number: Mutex<u64>,
+}
+
+impl Place {
+    fn new(idle: Arc<Idle>) -> Place {
+        let shed = CancellationToken::new();
+        let number = Mutex::new(idle.enter(&shed));
+        Place { idle, shed, number }
+    }
+
+    fn number(&self) -> MutexGuard<'_, u64> {
+        self.number.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.idle.leave(*self.number());
+    }
+}
+
+/// A request is being answered; with its last byte the connection is idle again.
+struct Busy(Arc<Place>);
+
+impl Busy {
+    fn new(place: Arc<Place>) -> Busy {
+        place.idle.leave(*place.number());
+        Busy(place)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        *self.0.number() = self.0.idle.enter(&self.0.shed);
+    }
+}
+
+/// The body of an answer, and that it is not over.
+struct Answered {
+    body: Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -242,6 +358,24 @@ mod tests {
         assert!(Counted::enter(&per_ip, far).is_some());
         drop(held);
         assert!(per_ip.lock().expect("lock").is_empty());
+    }
+
+    #[test]
+    fn whoever_was_idle_longest_makes_room_and_whoever_is_answered_does_not() {
+        let idle = Arc::new(Idle::default());
+        let places: Vec<Arc<Place>> = (0..3).map(|_| Arc::new(Place::new(idle.clone()))).collect();
+        let shed = || places.iter().map(|place| place.shed.is_cancelled()).collect::<Vec<bool>>();
+        let busy = Busy::new(places[0].clone());
+        idle.shed();
+        assert_eq!(shed(), [false, true, false]);
+        drop(busy);
+        idle.shed();
+        assert_eq!(shed(), [false, true, true], "idle again is idle anew");
+        idle.shed();
+        assert_eq!(shed(), [true, true, true]);
+        idle.shed();
+        drop(places);
+        assert!(idle.0.lock().expect("lock").1.is_empty());
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub struct Config {
     pub registration: RegistrationSection,
     pub mail: MailSection,
     pub libro: LibroSection,
+    pub index: IndexSection,
     pub arbiter: ArbiterSection,
     pub probe: ProbeSection,
     pub attachments: AttachmentsSection,
@@ -72,6 +73,12 @@ pub struct MailSection {
     pub require_relay: bool,
     /// Agents write to other houses sealed, or not at all.
     pub outbound_sealed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSection {
+    pub enabled: bool,
+    pub every_ms: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +221,8 @@ impl Config {
             retry_max_ms: self.mail.retry_max_ms,
             give_up_ms: self.mail.give_up_ms,
             require_relay: self.mail.require_relay,
+            index: self.index.enabled,
+            index_every_ms: self.index.every_ms,
             outbound_sealed: self.mail.outbound_sealed,
             fee_bps: self.libro.fee_bps,
             welcome: self.libro.welcome,
@@ -291,6 +300,10 @@ fee_bps = 1000                            # basis points of each settled price t
 welcome = 0                               # tokens for a new agent
 reclaim_grace = "24h"                     # after a deadline passed without delivery
 review_window = "72h"                     # after a delivery; then silence pays
+
+[index]
+enabled = false                           # true: anybody may list a house here, and search what the listed ones show
+every = "15m"                             # between two readings of a house
 
 [arbiter]
 enabled = true                            # false: this house takes no contracts with tests
@@ -371,6 +384,7 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
     let registration = read_registration(top.section("registration"));
     let mail = read_mail(top.section("mail"));
     let libro = read_libro(top.section("libro"));
+    let index = read_index(top.section("index"));
     let arbiter = read_arbiter(top.section("arbiter"), base);
     let probe = read_probe(top.section("probe"), &path);
     let attachments = read_attachments(top.section("attachments"), &path);
@@ -389,6 +403,7 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
         registration,
         mail,
         libro,
+        index,
         arbiter,
         probe,
         attachments,
@@ -431,6 +446,15 @@ fn read_mail(mut section: Section) -> MailSection {
     if value.retry_max_ms < value.retry_base_ms {
         section.fault(Diagnostic::error(At::Whole, "mail.retry_max is shorter than mail.retry_base"));
     }
+    section.finish();
+    value
+}
+
+fn read_index(mut section: Section) -> IndexSection {
+    let value = IndexSection {
+        enabled: section.get("enabled", false, boolean),
+        every_ms: section.get("every", limits::INDEX_EVERY_MS, duration(limits::INDEX_EVERY_MS_MIN, 7 * 86_400_000)),
+    };
     section.finish();
     value
 }
@@ -634,7 +658,7 @@ fn size(min: u64, max: usize) -> impl Fn(&Val) -> Result<usize, String> {
     move |value| read(value).map(|n| usize::try_from(n).unwrap_or(max))
 }
 
-const TOP_KEYS: [&str; 18] = [
+const TOP_KEYS: [&str; 19] = [
     "attachments",
     "trusted_proxies",
     "domain",
@@ -647,6 +671,7 @@ const TOP_KEYS: [&str; 18] = [
     "registration",
     "mail",
     "libro",
+    "index",
     "arbiter",
     "probe",
     "hosts",

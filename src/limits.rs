@@ -168,6 +168,53 @@ pub const PEER_IDLE_PER_HOST_MAX: usize = 4;
 pub const AGENT_ANSWER_BYTES_MAX: usize = 64 * 1_048_576;
 pub const AGENT_CALL_MS: u64 = 30_000;
 
+/// How often the files of the certificate are looked at.
+pub const TLS_WATCH_MS: u64 = 2_000;
+
+// ---- The federated index -----------------------------------------------------------------------------------------
+pub const INDEX_HOUSES_MAX: usize = 500;
+/// Cards of one house.
+pub const INDEX_AGENTS_PER_HOUSE_MAX: usize = 2_000;
+pub const INDEX_CARD_BYTES_MAX: usize = 32_768;
+pub const INDEX_TERMS_MAX: usize = 128;
+pub const INDEX_TEXT_CHARS_MAX: usize = 200;
+pub const INDEX_SHARE_CHARS_MAX: usize = 32;
+pub const INDEX_CURSOR_CHARS_MAX: usize = 600;
+pub const INDEX_CURSOR_ADDRESS_BYTES_MAX: usize = 320;
+pub const INDEX_PAGE_DEFAULT: usize = 50;
+pub const INDEX_PAGE_MAX: usize = 200;
+/// Cards in one page, together; at least one is shown.
+pub const INDEX_PAGE_BYTES_MAX: usize = 524_288;
+/// Agents that one search looks at; a page may end early, and its cursor goes on.
+pub const INDEX_EXAMINED_MAX: usize = 2_000;
+/// Cards that one search reads for its words, together.
+pub const INDEX_READ_BYTES_MAX: usize = 8 * 1_048_576;
+/// Places of one agent that are remembered for walks under way, the one it has now included.
+pub const INDEX_PLACES_KEPT: usize = 16;
+/// How long the places of an agent that left are remembered.
+pub const INDEX_GONE_KEEP_MS: i64 = 86_400_000;
+pub const INDEX_GONE_PRUNED_AT_ONCE: usize = 1_000;
+pub const INDEX_EVERY_MS: i64 = 900_000;
+pub const INDEX_EVERY_MS_MIN: i64 = 60_000;
+/// Between passes over a house that does not answer.
+pub const INDEX_WAIT_MS_MAX: i64 = 86_400_000;
+/// After so long without an answer a house and its cards are dropped.
+pub const INDEX_LOST_MS: i64 = 3 * 86_400_000;
+/// One pass over one house, all of its questions together.
+pub const INDEX_CRAWL_MS: u64 = 60_000;
+/// How long whoever registers a house waits for its first pass.
+pub const INDEX_FIRST_CRAWL_MS: u64 = 15_000;
+pub const INDEX_CRAWL_CLAIM_MS: i64 = 120_000;
+pub const INDEX_CRAWLS_AT_ONCE: usize = 4;
+pub const INDEX_LISTING_BYTES_MAX: usize = 4 * 1_048_576;
+pub const INDEX_LISTING_MIN: usize = 25;
+pub const INDEX_HISTORIES_AT_ONCE: usize = 50;
+/// Histories that are asked for one by one, of a house that answers no batches.
+pub const INDEX_SINGLE_HISTORIES_MAX: usize = 200;
+pub const INDEX_HISTORY_BYTES_MAX: usize = 524_288;
+/// How long the clock of the index sleeps at most.
+pub const INDEX_TICK_MS: u64 = 30_000;
+
 // ---- Sending queue -----------------------------------------------------------------------------------------------
 pub const RETRY_BASE_MS: i64 = 1_000;
 pub const RETRY_MAX_MS: i64 = 60_000;

@@ -71,6 +71,9 @@ refusals! {
     NoSuchBlob = 314 => 404,
     BlobTaken = 315 => 409,
     AllowanceSpent = 316 => 429,
+    CursorGone = 317 => 410,
+    HouseNotVerified = 318 => 422,
+    IndexFull = 319 => 507,
 
     // registration
     NameInvalid = 400 => 400,

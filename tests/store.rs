@@ -379,7 +379,11 @@ async fn a_contract_has_one_quote_its_parties_and_one_ending() {
     assert!(conflict(place.put(vec![Change::InsertContract(contract("c1", ContractState::Held))]).await));
     let mut same_quote = contract("c2", ContractState::Held);
     same_quote.quote_id = Some("quote-c1".to_owned());
-    assert!(conflict(place.put(vec![Change::InsertContract(same_quote)]).await));
+    assert!(conflict(place.put(vec![Change::InsertContract(same_quote.clone())]).await));
+    same_quote.seller = address("luz@otra.example");
+    let other_books = Place::new();
+    other_books.put(vec![Change::InsertContract(contract("c1", ContractState::Held))]).await.expect("held");
+    other_books.put(vec![Change::InsertContract(same_quote)]).await.expect("ids of quotes are their seller's");
     let mut bare = contract("c3", ContractState::Active);
     bare.quote_id = None;
     let mut other = contract("c4", ContractState::Active);
@@ -406,7 +410,7 @@ async fn a_contract_has_one_quote_its_parties_and_one_ending() {
             let ids =
                 |address: &str, n| r.contracts_of(address, n).into_iter().map(|c| c.id).collect::<Vec<_>>().join(" ");
             Ok((
-                r.contract_of_quote("quote-c1"),
+                r.contract_of_quote("sol@otra.example quote-c1"),
                 ids("sol@otra.example", 9),
                 ids("verifica@mar.example", 2),
                 ids("leo@mar.example", 9),
@@ -477,6 +481,23 @@ async fn a_hash_is_sealed_once_by_each_declarant() {
     assert_eq!(mine.map(|s| s.id).as_deref(), Some("s1"));
     assert_eq!(all.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["s1", "s2"]);
     assert_eq!(by_id.map(|s| s.by), Some(address("leo@mar.example")));
+}
+
+/// Incident 57: counters in memory made a limit as many times what it says as there were processes; and pins that were
+/// written anew from memory lost those of others.
+#[tokio::test]
+async fn what_was_counted_and_pinned_holds_after_the_process_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("house.db");
+    let pin = |domain: &str| Change::InsertPin { domain: domain.into(), key: key(7).public(), at: at(1) };
+    for (run, domain) in ["a.example", "b.example", "c.example"].into_iter().enumerate() {
+        let store = Store::open(&path, 1).expect("opens");
+        let counted = store.read(|r| Ok((r.rate("sender", at(0)), r.pins("", 9)?.len()))).await.expect("reads");
+        assert_eq!(counted, (run as u32, run));
+        let hit = Change::CountRate { key: "sender".to_owned(), at: at(0), hits: 1 };
+        put(&store, vec![hit, pin(domain)]).await.expect("counted");
+        store.close().await.expect("closes");
+    }
 }
 
 #[tokio::test]

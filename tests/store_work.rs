@@ -442,7 +442,7 @@ fn seen_by_a_rule(view: &dyn View) -> String {
         out.push(format!(
             "{:?} {:?}",
             view.contract(&format!("c{i}")).map(|c| c.to_json()),
-            view.contract_of_quote(&format!("quote-c{i}"))
+            view.contract_of_quote(&format!("sol@otra.example quote-c{i}"))
         ));
         let under: Vec<_> = view.mandates_under(&format!("m{i}")).into_iter().map(|m| m.id).collect();
         out.push(format!(

@@ -6,6 +6,7 @@ use super::handover::{self, hand_over};
 use super::keyfile;
 use super::output::{Failure, Out, Style, brief, clean};
 use super::people;
+use super::search;
 use super::settings;
 use super::talk;
 use super::who::{Who, extra_roots, identity_path};
@@ -48,6 +49,8 @@ pub enum Command {
     People(people::Command),
     #[command(flatten)]
     Talk(talk::Command),
+    #[command(flatten)]
+    Search(search::Command),
 }
 
 #[derive(Debug, clap::Args)]
@@ -227,6 +230,7 @@ pub fn run(command: &Command, out: &Out) -> Result<Exit, Failure> {
         Command::Attachment(command) => files::run(command, out),
         Command::People(command) => people::run(command, out),
         Command::Talk(command) => talk::run(command, out),
+        Command::Search(command) => search::run(command, out),
     }
 }
 

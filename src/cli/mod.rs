@@ -20,6 +20,7 @@ mod output;
 mod people;
 mod policy;
 mod replay;
+mod search;
 mod serve;
 mod settings;
 mod talk;

@@ -20,6 +20,7 @@
 pub mod files;
 pub mod http;
 pub mod identity;
+pub mod index;
 pub mod operator;
 pub mod people;
 pub mod talk;

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod cache;
+pub mod crawl;
 pub mod dns;
 pub mod peer;
 pub mod relay;

@@ -31,6 +31,8 @@ fn defaults_are_the_limits_and_the_settings_default() {
     let settings = config.settings(Capabilities::network());
     let default = Settings::default();
     assert_eq!(format!("{settings:?}"), format!("{default:?}"));
+    // Incident 20: a gift made stamps free, and the shortest names were squatted first.
+    assert_eq!((settings.welcome, settings.min_name_length), (0, 4));
 }
 
 #[test]

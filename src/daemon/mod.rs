@@ -7,6 +7,7 @@
 
 mod arbiter;
 mod blobs;
+mod index;
 mod offer;
 mod push;
 mod queue;

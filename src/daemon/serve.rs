@@ -6,7 +6,7 @@
 
 use super::arbiter::{Arbiter, ArbiterOptions, Ledger};
 use super::offer::offer_again;
-use super::{blobs, push, queue};
+use super::{blobs, index, push, queue};
 use crate::client::agent::SystemClock;
 use crate::client::dns::{SystemDns, TxtLookup};
 use crate::client::peer::Peers;
@@ -43,7 +43,7 @@ pub enum Listen {
     Bound(std::net::TcpListener),
 }
 
-/// PEM files; read at start and again on [`Running::reload_tls`].
+/// PEM files; read at start, again when they change, and on [`Running::reload_tls`].
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     pub certificates: PathBuf,
@@ -173,6 +173,9 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     if let Some(objects) = &objects {
         workers.push(tokio::spawn(blobs::run(doors.clone(), objects.clone(), stopping.clone())));
     }
+    if doors.house().settings.index {
+        workers.push(tokio::spawn(index::run(doors.clone(), stopping.clone())));
+    }
     let jobs = options.arbiter.as_ref().and_then(|options| options.jobs.clone());
     if jobs.is_some() {
         // Whatever a house that crashed has left behind of its jobs.
@@ -189,6 +192,9 @@ pub async fn serve(options: ServeOptions) -> Result<Running, ServeError> {
     app.started();
     let local_addr = listener.local_addr();
     tracing::info!(event = "ready", domain = %doors.house().domain, listen = %local_addr);
+    if let Some((tls, files)) = &tls {
+        workers.push(tokio::spawn(watch_tls(tls.clone(), files.clone(), stopping.clone())));
+    }
     let listener = Some(listener);
     Ok(Running { doors, local_addr, stopping, listener, workers, tls, drain: options.drain, jobs, own_card: true })
 }
@@ -332,6 +338,35 @@ pub(super) async fn housekeeping(doors: Arc<Doors>, stopping: CancellationToken)
         if let Err(error) = doors.store.housekeeping(doors.now(), doors.house().settings.evidence_keep_ms).await {
             tracing::warn!(event = "housekeeping_failed", error = %error);
         }
+    }
+}
+
+/// Takes a new certificate and key into use when their files change. A pair that cannot be used changes nothing: the two
+/// may be half written, and are looked at again when they change once more.
+async fn watch_tls(tls: Tls, files: TlsFiles, stopping: CancellationToken) {
+    let mut known = None;
+    loop {
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(limits::TLS_WATCH_MS)) => {}
+        }
+        let (from, before) = (files.clone(), known.take());
+        let read = tokio::task::spawn_blocking(move || (read_pair(&from), before)).await;
+        let Ok((pair, before)) = read else { continue };
+        known = match pair {
+            Ok(pair) if before.as_ref() == Some(&pair) => before,
+            Ok(pair) => {
+                match tls.replace(&pair.0, &pair.1) {
+                    Ok(()) => tracing::info!(event = "tls_reloaded"),
+                    Err(why) => tracing::warn!(event = "tls_not_reloaded", why = %why),
+                }
+                Some(pair)
+            }
+            Err(why) => {
+                tracing::debug!(event = "tls_not_read", why = %why);
+                before
+            }
+        };
     }
 }
 

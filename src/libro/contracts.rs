@@ -12,7 +12,7 @@ use crate::probe::plan::{acceptable, declared};
 use crate::probe::url::UrlPolicy;
 use crate::record::agent::{messages_only, stands};
 use crate::record::house::OnUndecided;
-use crate::record::ledger::ContractKindText;
+use crate::record::ledger::{ContractKindText, quote_key};
 use crate::record::{Change, Contract, ContractState, House, View};
 use crate::refusal::{Refusal, Rule};
 use crate::time::Timestamp;
@@ -79,7 +79,7 @@ pub(super) fn accept(doing: &mut Doing<'_, '_>) -> Result<Doc, Refusal> {
     }
     let seller = seller_card(doing, &quote)?;
     published(&quote, &seller)?;
-    if doing.ctx.view.contract_of_quote(&quote.id).is_some() {
+    if doing.ctx.view.contract_of_quote(&quote_key(&quote.seller, &quote.id)).is_some() {
         return Err(Refusal::new(Rule::QuoteUsed, format!("the quote {} was accepted already", quote.id)));
     }
     if let Some(referrer) = &quote.referrer

@@ -44,7 +44,7 @@ pub fn domain_card(house: &House, stored: Option<&Value>, now: Timestamp) -> Val
         "estafeta": house.public_url,
         "keys": keys,
         "policy": policy,
-        "extensions": EXTENSIONS,
+        "extensions": extensions(house),
     });
     if let Some(attachments) = super::blobs::published(house) {
         content["attachments"] = attachments;
@@ -150,6 +150,12 @@ pub(super) fn same_but_for(a: &Value, b: &Value, fields: &[&str]) -> bool {
         doc
     };
     canonical(&Value::Object(without(a))) == canonical(&Value::Object(without(b)))
+}
+
+/// What this house offers beyond the core, and nothing that it does not.
+fn extensions(house: &House) -> Vec<&'static str> {
+    let index = house.settings.index.then_some("urn:nyx5:ext:indice");
+    EXTENSIONS.iter().copied().chain(index).collect()
 }
 
 const EXTENSIONS: &[&str] = &["urn:nyx5:ext:libro", "urn:nyx5:ext:aval"];

@@ -12,6 +12,7 @@ pub mod cards;
 pub mod delegation;
 pub mod groups;
 pub mod inbound;
+pub mod index;
 pub mod invitations;
 pub mod letters;
 pub mod mailbox;

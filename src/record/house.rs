@@ -46,6 +46,9 @@ pub struct Settings {
     pub retry_max_ms: i64,
     pub give_up_ms: i64,
     pub require_relay: bool,
+    /// This house runs a federated index, and how often it reads the houses on it.
+    pub index: bool,
+    pub index_every_ms: i64,
     /// Agents of this house write to other houses sealed, or not at all.
     pub outbound_sealed: bool,
     pub fee_bps: u64,
@@ -107,6 +110,8 @@ impl Default for Settings {
             retry_max_ms: limits::RETRY_MAX_MS,
             give_up_ms: limits::GIVE_UP_MS,
             require_relay: false,
+            index: false,
+            index_every_ms: limits::INDEX_EVERY_MS,
             outbound_sealed: false,
             fee_bps: limits::FEE_BPS_DEFAULT,
             welcome: 0,

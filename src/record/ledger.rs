@@ -90,6 +90,12 @@ pub struct Contract {
     pub more: Map<String, Value>,
 }
 
+/// A seller's quote by its id. Ids are the seller's to give: whoever sees one and quotes under it first takes nothing
+/// from the seller who gave it.
+pub fn quote_key(seller: &Address, id: &str) -> String {
+    format!("{seller} {id}")
+}
+
 /// [`ContractKind`] as a field of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContractKindText(pub ContractKind);
@@ -110,6 +116,11 @@ impl<'de> Deserialize<'de> for ContractKindText {
 }
 
 impl Contract {
+    /// The quote that it was made from, as [`quote_key`] names it.
+    pub fn quote_key(&self) -> Option<String> {
+        self.quote_id.as_deref().map(|id| quote_key(&self.seller, id))
+    }
+
     pub fn kind(&self) -> ContractKind {
         self.kind.0
     }

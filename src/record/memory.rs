@@ -212,7 +212,7 @@ impl MemoryView {
             Change::InsertContract(contract) => {
                 let id = contract.id.clone();
                 vacant(&self.contracts, &id, || format!("the contract {id} is known"))?;
-                if let Some(quote) = contract.quote_id.clone() {
+                if let Some(quote) = contract.quote_key() {
                     vacant(&self.quotes, &quote, || format!("the quote {quote} was accepted"))?;
                     self.put(undo, |m| &mut m.quotes, quote, id.clone());
                 }
@@ -442,8 +442,8 @@ impl View for MemoryView {
         self.contracts.get(id).cloned()
     }
 
-    fn contract_of_quote(&self, quote_id: &str) -> Option<String> {
-        self.quotes.get(quote_id).cloned()
+    fn contract_of_quote(&self, quote: &str) -> Option<String> {
+        self.quotes.get(quote).cloned()
     }
 
     fn contracts_of(&self, account: &str, limit: usize) -> Vec<Contract> {

@@ -54,8 +54,8 @@ pub trait View {
     /// Zero for an account that never had an entry.
     fn balance(&self, account: &str) -> i64;
     fn contract(&self, id: &str) -> Option<Contract>;
-    /// The contract that was made from this quote.
-    fn contract_of_quote(&self, quote_id: &str) -> Option<String>;
+    /// The contract that was made from this quote, which [`ledger::quote_key`] names.
+    fn contract_of_quote(&self, quote: &str) -> Option<String>;
     fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord>;
     fn look(&self, contract: &str) -> Option<LookRow>;
     /// When the last journal entry was made; the epoch in an empty journal. Times never fall as numbers rise.

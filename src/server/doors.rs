@@ -34,6 +34,8 @@ pub struct Doors {
     /// Hash of the operator's token; comparing hashes says nothing about the token's bytes.
     admin: Option<crate::wire::Sha256>,
     lists: Semaphore,
+    /// Passes of the index that whoever lists a house began.
+    pub(super) index_places: Semaphore,
 }
 
 /// Who sleeps until something is due.
@@ -45,6 +47,8 @@ pub struct Wakes {
     pub arbiter: Notify,
     /// An agent is to be called.
     pub push: Notify,
+    /// The index has a house to read.
+    pub index: Notify,
     mailboxes: Mutex<HashMap<String, Readers>>,
     waits: AtomicU64,
 }
@@ -93,7 +97,8 @@ impl Doors {
     ) -> Doors {
         let admin = admin_token.map(str::trim).filter(|token| !token.is_empty()).map(crate::wire::Sha256::of);
         let lists = Semaphore::new(limits::LISTS_MADE_MAX);
-        Doors { house: RwLock::new(house), store, resolver, clock, wakes: Wakes::default(), admin, lists }
+        let index_places = Semaphore::new(limits::INDEX_CRAWLS_AT_ONCE);
+        Doors { house: RwLock::new(house), store, resolver, clock, wakes: Wakes::default(), admin, lists, index_places }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -7,6 +7,7 @@ mod blobs;
 mod doors;
 mod house;
 mod http;
+pub mod index;
 mod listen;
 mod mail;
 mod money;

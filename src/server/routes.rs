@@ -7,7 +7,7 @@
 use super::doors::{Asking, Caller, Doors};
 use super::http::{Held, HeldBody, Keep, Reply, read_body, respond};
 use super::transfers::Transfers;
-use super::{blobs, house, mail, money, people, pins, talk};
+use super::{blobs, house, index, mail, money, people, pins, talk};
 use crate::limits;
 use crate::mail::Answer;
 use crate::objects::Objects;
@@ -164,6 +164,9 @@ pub const TABLE: &[Route] = &[
     route!("POST" "/groups", Agent, body SMALL, Keep::No, None => talk::create_group),
     route!("GET" "/groups/{local}/members", Agent, body 0, Keep::No, None => talk::group_members),
     route!("POST" "/groups/{local}/members", Agent, body SMALL, Keep::No, None => talk::edit_group),
+    route!("POST" "/index/houses", None, body SMALL, Keep::No, Some("index") => index::register),
+    route!("GET" "/index/houses", None, body 0, Keep::No, Some("index") => index::houses),
+    route!("GET" "/index/agents", None, body 0, Keep::No, Some("index") => index::agents),
     route!("GET" "/eventos", House, body 0, Keep::No, None => house::events),
     route!("GET" "/libro/cuenta/{address}", AnyAgent, body 0, Keep::No, None => money::account),
     route!("GET" "/libro/contrato/{id}", AnyAgent, body 0, Keep::No, None => money::contract),
@@ -405,7 +408,7 @@ fn wrong_method() -> Refusal {
     Refusal::new(Rule::WrongMethod, "this route takes GET and POST")
 }
 
-fn unknown_route() -> Refusal {
+pub(super) fn unknown_route() -> Refusal {
     Refusal::new(Rule::UnknownRoute, "unknown route")
 }
 

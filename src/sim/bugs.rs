@@ -227,8 +227,8 @@ impl View for Lens<'_> {
         Some(contract)
     }
 
-    fn contract_of_quote(&self, quote_id: &str) -> Option<String> {
-        self.view.contract_of_quote(quote_id).filter(|_| self.bug != Some(Bug::QuoteTwice))
+    fn contract_of_quote(&self, quote: &str) -> Option<String> {
+        self.view.contract_of_quote(quote).filter(|_| self.bug != Some(Bug::QuoteTwice))
     }
 
     fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord> {

@@ -8,6 +8,7 @@ use super::kept::{Account, Kept};
 use super::rows::{self, Rows};
 use super::{StoreError, filing, sql};
 use crate::limits::SAFE_INTEGER_MAX;
+use crate::mail::index::says_yes;
 use crate::mail::talk;
 use crate::record::{
     AgentRecord, BlobRecord, BlobState, Change, Contract, Entry, Invitation, Job, Line, LookRow, MailRecord, Mandate,
@@ -195,17 +196,6 @@ fn tag(rows: &Rows<'_>, agent: &AgentRecord) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-/// Whether a capability's value claims it.
-fn says_yes(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(yes) => *yes,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::String(text) => !text.is_empty(),
-        Value::Array(_) | Value::Object(_) => true,
-    }
 }
 
 fn insert_invitation(rows: &Rows<'_>, invitation: &Invitation) -> Result<(), StoreError> {
@@ -410,7 +400,7 @@ fn says_its_lines(entry: &Entry) -> bool {
 fn insert_contract(rows: &Rows<'_>, contract: &Contract) -> Result<(), StoreError> {
     let row = params![
         contract.id,
-        contract.quote_id,
+        contract.quote_key(),
         contract.state.as_str(),
         !contract.state.terminal(),
         contract.updated.millis(),

@@ -15,6 +15,7 @@
 mod apply;
 mod claim;
 mod filing;
+mod index;
 mod kept;
 mod late;
 mod reader;

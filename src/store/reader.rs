@@ -321,8 +321,8 @@ impl View for Reader<'_> {
     fn contract(&self, id: &str) -> Option<Contract> {
         self.0.contract(id)
     }
-    fn contract_of_quote(&self, quote_id: &str) -> Option<String> {
-        self.0.contract_of_quote(quote_id)
+    fn contract_of_quote(&self, quote: &str) -> Option<String> {
+        self.0.contract_of_quote(quote)
     }
     fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord> {
         self.0.operation(from, id)

@@ -299,8 +299,8 @@ impl View for Rows<'_> {
         self.latch(|| self.one(sql::CONTRACT, [id], contract))
     }
 
-    fn contract_of_quote(&self, quote_id: &str) -> Option<String> {
-        self.latch(|| self.text(sql::CONTRACT_OF_QUOTE, [quote_id]))
+    fn contract_of_quote(&self, quote: &str) -> Option<String> {
+        self.latch(|| self.text(sql::CONTRACT_OF_QUOTE, [quote]))
     }
 
     fn operation(&self, from: &Address, id: &str) -> Option<OperationRecord> {

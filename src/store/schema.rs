@@ -433,6 +433,61 @@ CREATE TABLE blob_day (
     PRIMARY KEY (day, sender)
 ) STRICT, WITHOUT ROWID;
 ",
+    "
+-- the federated index: houses that are crawled, their cards, and the order in which walks see them
+CREATE TABLE index_state (
+    one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    generation INTEGER NOT NULL,
+    -- orders of earlier generations cannot be reproduced
+    floor INTEGER NOT NULL,
+    houses INTEGER NOT NULL,
+    agents INTEGER NOT NULL
+) STRICT;
+CREATE TABLE index_house (
+    domain TEXT NOT NULL PRIMARY KEY,
+    estafeta TEXT NOT NULL,
+    added INTEGER NOT NULL,
+    last_ok INTEGER,
+    fails INTEGER NOT NULL,
+    agents INTEGER NOT NULL,
+    reputation TEXT NOT NULL,
+    wake INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX index_house_wake ON index_house (wake);
+CREATE TABLE index_agent (
+    address TEXT NOT NULL PRIMARY KEY,
+    house TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    card TEXT NOT NULL,
+    score INTEGER,
+    jobs INTEGER NOT NULL,
+    price INTEGER,
+    ends INTEGER
+) STRICT;
+CREATE INDEX index_agent_house ON index_agent (house, address);
+CREATE TABLE index_term (term TEXT NOT NULL, address TEXT NOT NULL, PRIMARY KEY (term, address)) STRICT, WITHOUT ROWID;
+CREATE INDEX index_term_of ON index_term (address);
+-- where an agent stood from one generation up to another
+CREATE TABLE index_rank (
+    rank INTEGER NOT NULL,
+    address TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (rank, address, since)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX index_rank_now ON index_rank (rank, address) WHERE until = 9223372036854775807;
+CREATE UNIQUE INDEX index_rank_of ON index_rank (address, since);
+CREATE TABLE index_gone (
+    address TEXT NOT NULL PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX index_gone_at ON index_gone (at);
+",
+    "
+-- ids of quotes are their seller's
+UPDATE contract SET quote_id = json_extract(doc, '$.seller') || ' ' || quote_id WHERE quote_id IS NOT NULL;
+",
 ];
 
 #[cfg(test)]

@@ -287,4 +287,47 @@ statements! {
     EVENT_LOG_OF = "SELECT seq, name, at, actor, data FROM event INDEXED BY event_name WHERE name = ?1 AND at >= ?2
         ORDER BY at DESC, seq DESC LIMIT ?3";
     EVENTS = "SELECT name, at, actor, data FROM event WHERE name = ?1 AND at >= ?2 ORDER BY at DESC, seq DESC LIMIT ?3";
+
+    // the federated index
+    INDEX_STATE = "SELECT generation, floor, houses, agents FROM index_state WHERE one = 1";
+    INDEX_BEGIN = "INSERT INTO index_state (one, generation, floor, houses, agents) VALUES (1, ?1, ?1, 0, 0)
+        ON CONFLICT DO NOTHING";
+    PUT_INDEX_STATE = "UPDATE index_state SET generation = ?1, floor = ?2, houses = ?3, agents = ?4 WHERE one = 1";
+    INDEX_HOUSE = "SELECT domain, estafeta, added, last_ok, fails, agents, reputation FROM index_house WHERE domain = ?1";
+    INDEX_HOUSES = "SELECT domain, estafeta, added, last_ok, fails, agents, reputation FROM index_house
+        WHERE domain > ?1 ORDER BY domain LIMIT ?2";
+    INDEX_INSERT_HOUSE = "INSERT INTO index_house (domain, estafeta, added, last_ok, fails, agents, reputation, wake)
+        VALUES (?1, ?2, ?3, NULL, 0, 0, ?4, ?5)";
+    INDEX_UPDATE_HOUSE = "UPDATE index_house SET estafeta = ?2, last_ok = ?3, fails = ?4, agents = ?5, reputation = ?6,
+        wake = ?7 WHERE domain = ?1";
+    INDEX_DELETE_HOUSE = "DELETE FROM index_house WHERE domain = ?1";
+    INDEX_CLAIM = "UPDATE index_house SET wake = ?2 WHERE domain IN
+        (SELECT domain FROM index_house WHERE wake <= ?1 ORDER BY wake LIMIT ?3) RETURNING domain";
+    INDEX_NEXT = "SELECT wake FROM index_house WHERE wake > ?1 ORDER BY wake LIMIT 1";
+    INDEX_OF_HOUSE = "SELECT address, sha256, score, jobs FROM index_agent WHERE house = ?1";
+    INDEX_FACTS = "SELECT score, jobs, price, ends FROM index_agent WHERE address = ?1";
+    INDEX_CARD = "SELECT card, house FROM index_agent WHERE address = ?1";
+    INDEX_PUT_AGENT = "INSERT INTO index_agent (address, house, sha256, card, score, jobs, price, ends)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+        ON CONFLICT (address) DO UPDATE SET house = excluded.house, sha256 = excluded.sha256, card = excluded.card,
+        score = excluded.score, jobs = excluded.jobs, price = excluded.price, ends = excluded.ends";
+    INDEX_DELETE_AGENT = "DELETE FROM index_agent WHERE address = ?1";
+    INDEX_TERM = "SELECT address FROM index_term WHERE term = ?1 LIMIT ?2";
+    INDEX_HAS_TERM = "SELECT 1 FROM index_term WHERE term = ?1 AND address = ?2";
+    INDEX_INSERT_TERM = "INSERT INTO index_term (term, address) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    INDEX_DELETE_TERMS = "DELETE FROM index_term WHERE address = ?1";
+    INDEX_WALK_NOW = "SELECT rank, address, since, until FROM index_rank
+        WHERE until = 9223372036854775807 AND (rank, address) > (?1, ?2) ORDER BY rank, address LIMIT ?3";
+    INDEX_WALK = "SELECT rank, address, since, until FROM index_rank
+        WHERE (rank, address) > (?1, ?2) ORDER BY rank, address, since LIMIT ?3";
+    INDEX_RANK_AT = "SELECT rank FROM index_rank WHERE address = ?1 AND since <= ?2 AND until > ?2";
+    INDEX_RANKS = "SELECT rank, since, until FROM index_rank WHERE address = ?1 ORDER BY since";
+    INDEX_INSERT_RANK = "INSERT INTO index_rank (rank, address, since, until) VALUES (?1, ?2, ?3, ?4)";
+    INDEX_CLOSE_RANK = "UPDATE index_rank SET until = ?2 WHERE address = ?1 AND until = 9223372036854775807";
+    INDEX_DELETE_RANK = "DELETE FROM index_rank WHERE address = ?1 AND since = ?2";
+    INDEX_DELETE_RANKS = "DELETE FROM index_rank WHERE address = ?1";
+    INDEX_GONE = "INSERT INTO index_gone (address, generation, at) VALUES (?1, ?2, ?3)
+        ON CONFLICT (address) DO UPDATE SET generation = excluded.generation, at = excluded.at";
+    INDEX_BACK = "DELETE FROM index_gone WHERE address = ?1";
+    INDEX_GONE_BEFORE = "SELECT address, generation FROM index_gone WHERE at < ?1 ORDER BY at LIMIT ?2";
 }

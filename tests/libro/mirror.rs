@@ -83,7 +83,7 @@ impl Mirror {
             for id in &contracts {
                 let contract = view.contract(id);
                 let made =
-                    contract.as_ref().and_then(|c| c.quote_id.as_deref()).and_then(|q| view.contract_of_quote(q));
+                    contract.as_ref().and_then(|c| c.quote_key()).and_then(|quote| view.contract_of_quote(&quote));
                 facts.push(format!("{made:?} {:?} {:?}", contract.map(|c| c.to_json()), view.look(id)));
             }
             for id in &mandates {

@@ -27,6 +27,19 @@ fn a_spot_pays_the_seller_the_house_and_the_referrer_at_once() {
 }
 
 #[test]
+fn an_id_that_another_seller_quoted_first_takes_nothing_from_the_one_who_gave_it() {
+    World::new().play(
+        r#"
+        topup ana 1000
+        topup eva 1000
+        eva accept q1 abi spot 10 => 202 eva=990 abi=9
+        ana accept q1 leo spot 200 => 202 ana=800 leo=180
+        ana accept q1 => 409 ana=800 leo=180
+        "#,
+    );
+}
+
+#[test]
 fn an_escrow_is_decided_once_by_those_who_may() {
     World::new().play(
         r#"

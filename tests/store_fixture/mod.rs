@@ -254,7 +254,7 @@ pub fn accept(view: &dyn View, id: &str, buyer: &str) -> Decision<u64> {
     let from = address(&format!("{buyer}@{HOUSE}"));
     let now = at(0).max(view.journal_last_at());
     assert!(view.operation(&from, id).is_none() && view.seen(&from, id).is_none(), "ids of the bench are fresh");
-    assert!(view.contract_of_quote(&format!("quote-{id}")).is_none());
+    assert!(view.contract_of_quote(&format!("sol@otra.example quote-{id}")).is_none());
     let known = view.agent(buyer).is_some();
     assert!(known && view.balance(from.as_str()) >= 1 && view.rate(buyer, now) < u32::MAX);
     let n = view.journal_last() + 1;

@@ -11,3 +11,5 @@ mod keys;
 mod people;
 #[path = "ident/simulated.rs"]
 mod simulated;
+#[path = "ident/table.rs"]
+mod table;

@@ -167,7 +167,7 @@ pub fn parse(
 ) -> Result<(Config, Vec<Diagnostic>), Vec<Diagnostic>> {
     let (entries, found) = reader::tree(text, env, &TOP_KEYS);
     let faults: Faults = Rc::new(RefCell::new(found));
-    let mut top = Section::new(String::new(), entries, &faults);
+    let mut top = Section::new(String::new(), At::Whole, entries, &faults);
     let config = read(&mut top, base);
     top.finish();
     let mut faults = faults.take();
@@ -349,11 +349,15 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
         text(value)
             .and_then(|shown| if shown.is_empty() { Err("the path is empty".into()) } else { Ok(base.join(shown)) })
     };
-    let domain = top.maybe("domain", parsed::<Domain>).map(|(domain, _)| domain);
+    let of_domain = |value: &Val| Domain::parse(&text(value)?).map_err(|refusal| refusal.reason);
+    let domain = top.maybe("domain", of_domain).map(|(domain, _)| domain);
     if domain.is_none() && !top_has_fault(top, "domain") {
         top.fault(Diagnostic::error(At::Whole, "domain is missing").hint("add domain = \"your.domain\" at the top"));
     }
-    let listen = top.get("listen", SocketAddr::from(([127, 0, 0, 1], 4040)), parsed::<SocketAddr>);
+    let listen = top.get("listen", SocketAddr::from(([127, 0, 0, 1], 4040)), |value| {
+        let shown = text(value)?;
+        shown.parse().map_err(|_| format!("{shown:?} is no address with a port; write 127.0.0.1:4040 or [::1]:4040"))
+    });
     let public_url = top.maybe("public_url", |value| house_url(&text(value)?)).map(|(url, _)| url);
     let public_url = public_url.or_else(|| domain.as_ref().map(|domain| format!("https://{domain}")));
     let data_dir = top.get("data_dir", base.join("data"), path);
@@ -412,11 +416,11 @@ fn read(top: &mut Section, base: &Path) -> Option<Config> {
 }
 
 fn read_tls(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf, String>) -> Option<Tls> {
+    if !section.has("cert") || !section.has("key") {
+        section.fault_here("[tls] needs both cert and key", "name two PEM files");
+    }
     let cert = section.maybe("cert", path);
     let key = section.maybe("key", path);
-    if cert.is_none() || key.is_none() {
-        section.fault(Diagnostic::error(At::Whole, "[tls] needs both cert and key").hint("name two PEM files"));
-    }
     section.finish();
     Some(Tls { cert: cert?.0, key: key?.0 })
 }
@@ -434,17 +438,22 @@ fn read_registration(mut section: Section) -> RegistrationSection {
 
 fn read_mail(mut section: Section) -> MailSection {
     let wait = duration(1, 86_400_000);
+    let retry_base = section.maybe("retry_base", &wait);
+    let retry_max = section.maybe("retry_max", &wait);
+    let set_at = retry_max.as_ref().or(retry_base.as_ref()).map_or(At::Whole, |(_, at)| at.clone());
     let value = MailSection {
         rate_per_minute: section.get("rate_per_minute", limits::RATE_MAIL_PER_MINUTE, count(1, 1_000_000)),
         max_bytes: section.get("max_bytes", limits::ENVELOPE_BYTES_DEFAULT, size(1_024, limits::REQUEST_BODY_MAX)),
-        retry_base_ms: section.get("retry_base", limits::RETRY_BASE_MS, &wait),
-        retry_max_ms: section.get("retry_max", limits::RETRY_MAX_MS, &wait),
+        retry_base_ms: retry_base.map_or(limits::RETRY_BASE_MS, |(ms, _)| ms),
+        retry_max_ms: retry_max.map_or(limits::RETRY_MAX_MS, |(ms, _)| ms),
         give_up_ms: section.get("give_up", limits::GIVE_UP_MS, duration(1, 30 * 86_400_000)),
         require_relay: section.get("require_relay", false, boolean),
         outbound_sealed: section.get("outbound", false, one_of(&[("any", false), ("sealed", true)])),
     };
     if value.retry_max_ms < value.retry_base_ms {
-        section.fault(Diagnostic::error(At::Whole, "mail.retry_max is shorter than mail.retry_base"));
+        let (base, most) = (show_duration(value.retry_base_ms), show_duration(value.retry_max_ms));
+        let fault = format!("mail.retry_max, {most}, is shorter than mail.retry_base, {base}");
+        section.fault(Diagnostic::error(set_at, fault).hint("the wait doubles from the one to the other"));
     }
     section.finish();
     value
@@ -612,14 +621,17 @@ fn read_hosts(top: &mut Section) -> BTreeMap<Domain, HostOverride> {
                 continue;
             }
         };
-        let mut section = top.child(format!("hosts.\"{name}\""), entries);
+        let mut section = top.child(format!("hosts.\"{name}\""), at, entries);
+        if !section.has("url") {
+            section.fault_here(
+                format!("hosts.\"{name}\" needs a url"),
+                "say where the house is, such as url = \"https://mail.beta.example\"",
+            );
+        }
         let sig =
             section.maybe("sig", |value| PublicKey::parse(&text(value)?).map_err(|r| r.reason)).map(|(key, _)| key);
-        match section.maybe("url", |value| house_url(&text(value)?)) {
-            Some((url, _)) => {
-                hosts.insert(domain, HostOverride { url, sig });
-            }
-            None => section.fault(Diagnostic::error(at, format!("hosts.\"{name}\" needs a url"))),
+        if let Some((url, _)) = section.maybe("url", |value| house_url(&text(value)?)) {
+            hosts.insert(domain, HostOverride { url, sig });
         }
         section.finish();
     }

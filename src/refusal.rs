@@ -177,7 +177,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} {:?})", self.reason, self.code(), self.rule)
+        write!(f, "{} (VER-{:04})", self.reason, self.rule.number())
     }
 }
 

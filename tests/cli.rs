@@ -21,6 +21,7 @@ mod site;
 mod talks;
 
 use assert_cmd::Command;
+use house::HouseProcess;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -103,6 +104,12 @@ fn version_is_short_and_long() {
     assert_eq!(long["protocol"], "nyx5/1");
     assert!(long["sqlite"].is_string() && long["rules"].is_string());
     assert!(verifica(folder.path(), &["version"]).out.starts_with("verifica "));
+    // What the build says it can run is what the self-test of this machine says.
+    let doctor = verifica(folder.path(), &["doctor", "--offline", "--json"]).json();
+    let lines = doctor["items"].as_array().cloned().unwrap_or_default();
+    let proof = lines.iter().find(|line| line["name"] == "sandbox").expect("the line about jobs");
+    let offered = long["tests"].as_str().expect("tests").split(' ').any(|name| name == "exit_0");
+    assert_eq!(offered, proof["level"] == "ok", "{doctor}");
 }
 
 #[test]
@@ -119,6 +126,61 @@ fn a_bad_configuration_is_shown_with_every_fault() {
     by_env.env("VERIFICA_LIBRO__WELCOM", "5");
     let told = ran_by(by_env);
     assert!(told.err.contains("environment variable VERIFICA_LIBRO__WELCOM"), "{}", told.err);
+}
+
+/// What the configuration names by file is looked at before anything listens: the failure names the file and how to mend
+/// it, and nothing is left running.
+#[test]
+fn files_that_a_configuration_names_are_read_before_the_house_opens() {
+    let folder = folder();
+    let house = HouseProcess::init(folder.path(), "mar.example");
+    let pair = rcgen::generate_simple_self_signed(vec!["mar.example".to_owned()]).expect("certificate");
+    let other = rcgen::generate_simple_self_signed(vec!["mar.example".to_owned()]).expect("certificate");
+    let files = [
+        ("cert.pem", pair.cert.pem(), 0o644),
+        ("key.pem", pair.signing_key.serialize_pem(), 0o640),
+        ("open.pem", pair.signing_key.serialize_pem(), 0o644),
+        ("other.pem", other.signing_key.serialize_pem(), 0o600),
+        ("text.pem", "no certificate".to_owned(), 0o644),
+    ];
+    for (name, text, mode) in &files {
+        fs::write(house.join(name), text).expect("written");
+        fs::set_permissions(house.join(name), fs::Permissions::from_mode(*mode)).expect("mode");
+    }
+    let cases: [(&str, &[&str]); 11] = [
+        ("[tls]\ncert = \"gone.pem\"\nkey = \"key.pem\"", &["the certificate of [tls]", "gone.pem", "no such file"]),
+        ("[tls]\ncert = \"cert.pem\"\nkey = \"gone.pem\"", &["the key of [tls]", "gone.pem", "no such file"]),
+        ("[tls]\ncert = \"text.pem\"\nkey = \"key.pem\"", &["certificate of [tls]", "text.pem", "no certificate"]),
+        ("[tls]\ncert = \"cert.pem\"\nkey = \"text.pem\"", &["mode is 0644", "text.pem", "chmod 600"]),
+        ("[tls]\ncert = \"cert.pem\"\nkey = \"open.pem\"", &["mode is 0644", "open.pem", "chmod 600"]),
+        ("[tls]\ncert = \"cert.pem\"\nkey = \"other.pem\"", &["the key of [tls]", "other.pem", "do not make a pair"]),
+        ("[probe]\nextra_ca = [\"gone.pem\"]", &["probe.extra_ca", "gone.pem", "no such file"]),
+        ("[probe]\nextra_ca = [\"cert.pem\", \"text.pem\"]", &["probe.extra_ca", "text.pem", "no certificate"]),
+        ("[arbiter]\npolicy = \"./gone.toml\"", &["the policy cannot be read", "gone.toml", "no such file"]),
+        ("[arbiter]\njob_policy = \"./gone.toml\"", &["the policy cannot be read", "gone.toml", "no such file"]),
+        ("[arbiter]\npolicy = \"./text.pem\"", &["the policy cannot be used", "text.pem"]),
+    ];
+    for (section, parts) in cases {
+        let text = format!("domain = \"mar.example\"\nlisten = \"127.0.0.1:0\"\n{section}\n");
+        fs::write(house.join("other.toml"), text).expect("written");
+        let ran = verifica(&house, &["serve", "--config", "other.toml"]);
+        assert_eq!(ran.code, 2, "{section}: {}", ran.err);
+        for part in parts {
+            assert!(ran.err.contains(part), "{section}: {part}: {}", ran.err);
+        }
+    }
+    for (key, hint) in [("domain_key_file", "domain_key_file"), ("admin_token_file", "admin_token_file")] {
+        let text = format!("domain = \"mar.example\"\nlisten = \"127.0.0.1:0\"\n{key} = \"gone\"\n");
+        fs::write(house.join("other.toml"), text).expect("written");
+        let ran = verifica(&house, &["serve", "--config", "other.toml"]);
+        assert_eq!(ran.code, 2, "{key}: {}", ran.err);
+        assert!(ran.err.contains(&format!("hint: {hint} in the configuration")), "{key}: {}", ran.err);
+    }
+    let mut spoilt = program(&house, &["serve"]);
+    spoilt.env("VERIFICA_LIBRO__FEE_BPS", <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"5\xff"));
+    let told = ran_by(spoilt);
+    assert_eq!(told.code, 2, "a value that is not text is a fault: {}", told.err);
+    assert!(told.err.contains("VERIFICA_LIBRO__FEE_BPS"), "{}", told.err);
 }
 
 #[test]

@@ -113,9 +113,10 @@ pub struct Send {
     /// A file to go with it, sealed; again for more
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
+    /// The media type of the content
     #[arg(long, value_name = "TYPE", default_value = "text/plain")]
     media: String,
-    /// message, task, result or intro
+    /// message, task, result, receipt or intro
     #[arg(long = "type", value_name = "WORD", default_value = "message", value_parser = kind)]
     kind: Kind,
     /// The conversation it belongs to
@@ -153,6 +154,7 @@ pub struct Send {
 pub struct Inbox {
     #[command(flatten)]
     who: Who,
+    /// At most so many, the newest
     #[arg(long, value_name = "N", default_value_t = limits::MAILBOX_PAGE_DEFAULT)]
     limit: usize,
     /// Wait up to so many seconds for one letter
@@ -185,6 +187,7 @@ pub struct Ack {
 pub struct Outbox {
     #[command(flatten)]
     who: Who,
+    /// At most so many, the newest
     #[arg(long, value_name = "N", default_value_t = limits::MAILBOX_PAGE_DEFAULT)]
     limit: usize,
 }
@@ -207,12 +210,16 @@ pub struct Directory {
     /// A part of the address or of what the card says it can do
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
+    /// Only agents whose card names this capability
     #[arg(long, value_name = "NAME")]
     capability: Option<String>,
+    /// Only agents that take this media type
     #[arg(long, value_name = "MEDIA")]
     accepts: Option<String>,
+    /// At most so many on a page
     #[arg(long, value_name = "N", default_value_t = limits::DIRECTORY_PAGE_DEFAULT)]
     limit: usize,
+    /// Leave out so many at the beginning
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: usize,
 }
@@ -385,7 +392,19 @@ async fn inbox(args: &Inbox, out: &Out) -> Result<Exit, Failure> {
             };
             client.wait(&filter, seconds).await?.into_iter().collect()
         }
-        None => client.inbox(args.limit.min(limits::MAILBOX_PAGE_MAX)).await?.into_iter().filter(admits).collect(),
+        None => {
+            // What is asked for may lie behind newer letters of others.
+            let chosen = args.from.is_some() || args.thread.is_some() || args.project.is_some();
+            let page = if chosen { limits::MAILBOX_PAGE_MAX } else { args.limit.min(limits::MAILBOX_PAGE_MAX) };
+            let waiting = client.inbox(page).await?;
+            if chosen && waiting.len() == page {
+                out.say(format!(
+                    "only the newest {page} letters were looked through; mark some as handled to see more"
+                ));
+            }
+            let mut mails: Vec<Mail> = waiting.into_iter().filter(admits).collect();
+            mails.split_off(mails.len().saturating_sub(args.limit))
+        }
     };
     args.who.keep_pin(&client)?;
     let shown: Vec<Value> = mails.iter().map(|mail| opened(&client, mail)).collect();
@@ -469,7 +488,9 @@ fn said(mail: &Value) -> String {
             format!("receipt: {}{on}, ordered by {}{fee}", of("op"), of("from"))
         }
         "application/json" if body.get("status").is_some() && body.get("of").is_some() => {
-            format!("{} to {}: {} (letter {})", of("status"), of("to"), of("reason"), of("of"))
+            let why = body.get("reason").and_then(Value::as_str).filter(|why| !why.is_empty());
+            let why = why.map(|why| format!(": {}", brief(why, 120))).unwrap_or_default();
+            format!("{} to {}{why} (letter {})", of("status"), of("to"), of("of"))
         }
         _ => format!("{}  {}", brief(media, 80), brief(&body.to_string(), 200)),
     }
@@ -524,7 +545,8 @@ async fn card(args: &Card, out: &Out) -> Result<Exit, Failure> {
     }
     let doc = card.doc();
     let text = |name: &str| {
-        doc.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).unwrap_or_else(|| "-".into())
+        let given = doc.get(name).filter(|value| !value.is_null());
+        given.map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).unwrap_or_else(|| "-".into())
     };
     out.line(out.paint(Style::Strong, &card.address));
     for name in ["sig", "enc", "valid_until", "visibility", "inbox", "capabilities", "profile"] {

@@ -150,6 +150,7 @@ pub fn run(args: &Args, config: Option<&Path>, out: &Out) -> Result<Exit, Failur
             for path in &args.ca {
                 let pem =
                     std::fs::read(path).map_err(|error| keyfile::cannot(&error, "the roots cannot be read", path))?;
+                settings::certificates(&pem, "the roots cannot be used", path)?;
                 fetching.extra_ca_pem.push(pem);
             }
             let fetcher = Fetcher::new(fetching).map_err(|error| Failure::usage(error.to_string()))?;
@@ -368,6 +369,9 @@ impl Report<'_> {
         for row in self.rows.iter().filter(|row| row.result.outcome != crate::probe::result::Outcome::Pass) {
             out.line("");
             out.line(show::block(row, spec, out));
+        }
+        if results.is_empty() {
+            out.line(clean(&self.joint.razon));
         }
         let (passed, failed, undecided) = counts(results);
         let (style, word) = match self.joint.verdict {

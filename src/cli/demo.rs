@@ -276,6 +276,10 @@ async fn deal(
     out: &Out,
 ) -> Result<String, Failure> {
     let domain = Domain::parse(DOMAIN)?;
+    let counted = match tests.as_array().map_or(1, Vec::len) {
+        1 => "1 test".to_owned(),
+        n => format!("{n} tests"),
+    };
     let now = lib::SystemClock.now();
     let offer = Offer {
         id: uuid::Uuid::new_v4().to_string(),
@@ -313,7 +317,7 @@ async fn deal(
     say(
         out,
         "quote",
-        format!("{} offers \"{concept}\" for {PRICE} tok with 5 tests, in a sealed letter", seller.address()),
+        format!("{} offers \"{concept}\" for {PRICE} tok with {counted}, in a sealed letter", seller.address()),
     );
     let id = buyer.operate(&json!({"op": "accept", "quote": quote})).await?;
     let receipt = buyer.wait_receipt(&id, WITHIN).await?;

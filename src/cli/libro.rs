@@ -194,9 +194,10 @@ pub struct Statement {
     /// Before this instant or date
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// At most so many movements, the newest
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// As comma-separated values
+    /// As comma-separated values; of your own house only
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 }
@@ -302,8 +303,13 @@ async fn quote(args: &Quote, out: &Out) -> Result<Exit, Failure> {
     let tested = crate::probe::plan::declared(&terms).is_some();
     let arbiter = args.arbiter.clone().or_else(|| tested.then(|| house.system(SystemName::Verifica)));
     let urls = UrlPolicy { addresses: AddressRule::default() };
-    if let Err(why) = acceptable(&terms, &urls, &Capabilities::network()) {
+    let somewhere = Capabilities::with_jobs(settings::job_policy("default")?.wall_s());
+    if let Err(why) = acceptable(&terms, &urls, &somewhere) {
         out.say(format!("warning: a house with the default rules would refuse this at accept: {}", clean(&why)));
+    } else if acceptable(&terms, &urls, &Capabilities::network()).is_err() {
+        out.say(format!(
+            "note: only a house whose verifica@ offers exit_0 takes this: verifica agent card verifica@{house}"
+        ));
     }
     let now = lib::SystemClock.now();
     let offer = Offer {
@@ -591,6 +597,11 @@ async fn statement(args: &Statement, out: &Out) -> Result<Exit, Failure> {
     query.extend(args.until.iter().map(|until| ("hasta", until.clone())));
     query.extend(args.limit.iter().map(|limit| ("limit", limit.to_string())));
     if args.csv {
+        if elsewhere(&client, &args.order) {
+            return Err(Failure::usage("the ledger of another house is read by mail, and not as a file")
+                .at("--csv")
+                .hint("leave out --csv, or --house"));
+        }
         let bytes = client.statement_csv(&query).await?;
         out.raw(&bytes);
         return args.order.who.keep_pin(&client).map(|()| Exit::Ok);
@@ -653,30 +664,29 @@ async fn contract(args: &OneContract, out: &Out) -> Result<Exit, Failure> {
         out.doc(&doc);
         return Ok(Exit::Ok);
     }
-    let text = |doc: &Value, name: &str| {
-        doc.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).unwrap_or_else(|| "-".into())
-    };
-    out.line(format!(
-        "{}  {}  {}",
-        out.paint(Style::Strong, clean(&text(&doc, "id"))),
-        text(&doc, "kind"),
-        out.paint(Style::Strong, text(&doc, "state"))
-    ));
-    for name in ["amount", "concept", "seller", "buyer", "arbiter", "created", "updated"] {
-        out.line(format!("{name:<9}{}", brief(&text(&doc, name), 200)));
-    }
+    let [id, kind, state] = ["id", "kind", "state"].map(|name| field(&doc, name));
+    out.line(format!("{}  {kind}  {}", out.paint(Style::Strong, id), out.paint(Style::Strong, state)));
+    contract_lines(&doc).iter().for_each(|line| out.line(line));
+    Ok(Exit::Ok)
+}
+
+/// A contract below its heading. Every word of it may be a stranger's.
+fn contract_lines(doc: &Value) -> Vec<String> {
+    let names = ["amount", "concept", "seller", "buyer", "arbiter", "created", "updated"];
+    let mut lines: Vec<String> = names.iter().map(|name| format!("{name:<9}{}", field(doc, name))).collect();
     for item in doc.get("history").and_then(Value::as_array).into_iter().flatten() {
         let reason =
             item.pointer("/veredicto/razon").or_else(|| item.get("note")).and_then(Value::as_str).unwrap_or_default();
-        out.line(format!(
-            "  {}  {:<8}  {}  {}",
-            text(item, "at"),
-            text(item, "op"),
-            text(item, "by"),
-            brief(reason, 200)
-        ));
+        let [at, op, by] = ["at", "op", "by"].map(|name| field(item, name));
+        lines.push(format!("  {at}  {op:<8}  {by}  {}", brief(reason, 200)).trim_end().to_owned());
     }
-    Ok(Exit::Ok)
+    lines
+}
+
+fn field(doc: &Value, name: &str) -> String {
+    let text = doc.get(name).filter(|value| !value.is_null());
+    let text = text.map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    text.map_or_else(|| "-".to_owned(), |text| brief(&text, 200))
 }
 
 async fn evidence(args: &Evidence, out: &Out) -> Result<Exit, Failure> {
@@ -772,4 +782,23 @@ fn referrer(text: &str) -> Result<Referrer, String> {
     let address = Address::parse(address).map_err(|refusal| refusal.reason)?;
     let share = share.parse::<u64>().ok().filter(|bps| (1..=limits::BPS_WHOLE).contains(bps));
     Ok(Referrer { address, share: share.ok_or("the share is a whole number of basis points above 0")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_contract_moves_the_cursor() {
+        let evil = "\u{1b}[2J\u{202e}\n";
+        let doc = json!({
+            "id": evil, "kind": evil, "state": evil, "amount": 5, "concept": evil, "seller": evil, "buyer": null,
+            "history": [{"at": evil, "op": evil, "by": evil, "note": evil}, 3],
+        });
+        let shown = contract_lines(&doc).into_iter().chain(["id", "kind", "state"].map(|name| field(&doc, name)));
+        for line in shown {
+            assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+        }
+        assert_eq!(field(&doc, "buyer"), "-");
+    }
 }

@@ -223,12 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn every_positional_argument_says_what_it_is() {
+    fn every_argument_says_what_it_is() {
         fn walk(command: &clap::Command, silent: &mut Vec<String>) {
             let said = |argument: &&clap::Arg| argument.get_help().is_none();
-            silent.extend(
-                command.get_positionals().filter(said).map(|a| format!("{} {}", command.get_name(), a.get_id())),
-            );
+            silent
+                .extend(command.get_arguments().filter(said).map(|a| format!("{} {}", command.get_name(), a.get_id())));
             command.get_subcommands().for_each(|below| walk(below, silent));
         }
         let mut silent = Vec::new();

@@ -9,7 +9,7 @@ use super::output::{Failure, Out};
 use super::settings;
 use crate::client::resolver::HostOverride;
 use crate::config::{AttachmentsKind, Config};
-use crate::daemon::{self, ArbiterOptions, Ended, Listen, ServeError, ServeOptions, TlsFiles};
+use crate::daemon::{self, ArbiterOptions, Ended, Listen, ServeError, ServeOptions};
 use crate::objects::{BucketConfig, Place};
 use crate::observe::Fetcher;
 use crate::observe::jobs::{Jobs, JobsConfig};
@@ -109,9 +109,9 @@ pub fn options(config: &Config, listen: Listen) -> Result<ServeOptions, Failure>
     let mut house = config.house(key.clone(), capabilities);
     house.retiring = settings::retiring_key(config)?;
     let mut options = ServeOptions::new(house, listen, store_file(&config.data_dir));
-    options.tls = config.tls.as_ref().map(|tls| TlsFiles { certificates: tls.cert.clone(), key: tls.key.clone() });
+    options.tls = settings::tls_files(config)?;
     options.trusted_proxies = config.trusted_proxies.clone();
-    options.admin_token = Some(settings::admin_token(&config.admin_token_file)?.to_string().into());
+    options.admin_token = Some(settings::operators_token(config)?.to_string().into());
     options.attachments = attachments(config)?;
     let known = config.hosts.iter();
     options.hosts =

@@ -3,17 +3,20 @@
 use super::diagnose;
 use super::keyfile;
 use super::output::{Failure, Out};
+use crate::client::tls;
 use crate::config::{self, Config};
+use crate::daemon::TlsFiles;
 use crate::limits;
 use crate::observe::{Deadlines, FetcherConfig};
 use crate::probe::address::AddressRule;
 use crate::probe::url::UrlPolicy;
 use crate::refusal::Exit;
 use crate::sandbox::JobPolicy;
+use crate::server::Tls;
 use crate::verdict::ProbePolicy;
 use crate::wire::key::SigningKey;
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -47,7 +50,9 @@ pub fn load_if_present(given: Option<&Path>, out: &Out) -> Result<Option<Config>
 }
 
 pub fn domain_key(config: &Config) -> Result<SigningKey, Failure> {
-    let text = keyfile::read_secret(&config.domain_key_file, "the domain key")?;
+    let text = keyfile::read_secret(&config.domain_key_file, "the domain key").map_err(|failure| {
+        named_by(failure, "domain_key_file in the configuration names it; `verifica init` makes one for a new house")
+    })?;
     SigningKey::parse(&text).ok_or_else(|| {
         Failure::usage("the domain key is not the base64url text of 32 bytes").at(config.domain_key_file.display())
     })
@@ -72,6 +77,12 @@ pub fn retiring_file(config: &Config) -> PathBuf {
     name.into()
 }
 
+/// The token that a house answers to.
+pub fn operators_token(config: &Config) -> Result<Zeroizing<String>, Failure> {
+    let hint = "admin_token_file in the configuration names it; `verifica init` makes one for a new house";
+    admin_token(&config.admin_token_file).map_err(|failure| named_by(failure, hint))
+}
+
 pub fn admin_token(path: &Path) -> Result<Zeroizing<String>, Failure> {
     let text = keyfile::read_secret(path, "the admin token")?;
     let token = Zeroizing::new(text.trim().to_owned());
@@ -91,7 +102,7 @@ pub fn probe_policy(name: &str) -> Result<ProbePolicy, Failure> {
     }
     let path = Path::new(name);
     let known = ProbePolicy::names();
-    if !path.exists() {
+    if !path.exists() && !names_a_file(name) {
         let failure = Failure::usage(format!("there is no policy {name:?}"));
         return Err(match config::nearest(name, &known) {
             Some(near) => failure.hint(format!("did you mean {near}")),
@@ -110,7 +121,7 @@ pub fn job_policy(name: &str) -> Result<JobPolicy, Failure> {
     }
     let path = Path::new(name);
     let known = JobPolicy::names();
-    if !path.exists() {
+    if !path.exists() && !names_a_file(name) {
         let failure = Failure::usage(format!("there is no policy {name:?} for jobs"));
         return Err(match config::nearest(name, &known) {
             Some(near) => failure.hint(format!("did you mean {near}")),
@@ -140,7 +151,10 @@ pub fn public_fetching() -> (FetcherConfig, UrlPolicy) {
 /// Probes reach what a house's configuration says.
 pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failure> {
     let read = |path: &PathBuf| {
-        std::fs::read(path).map_err(|error| keyfile::cannot(&error, "a file of probe.extra_ca cannot be read", path))
+        let pem = std::fs::read(path)
+            .map_err(|error| keyfile::cannot(&error, "a file of probe.extra_ca cannot be read", path))?;
+        certificates(&pem, "a file of probe.extra_ca cannot be used", path)?;
+        Ok::<_, Failure>(pem)
     };
     let fetching = FetcherConfig {
         allow: config.addresses(),
@@ -153,6 +167,34 @@ pub fn fetching_of(config: &Config) -> Result<(FetcherConfig, UrlPolicy), Failur
         deadlines: Deadlines::default(),
     };
     Ok((fetching, UrlPolicy { addresses: config.addresses() }))
+}
+
+/// Whether a PEM text holds certificates, and nothing that only looks like one.
+pub fn certificates(pem: &[u8], what: &str, path: &Path) -> Result<(), Failure> {
+    let read = tls::certificates(pem).and_then(|read| tls::roots(&read));
+    read.map(|_| ()).map_err(|why| Failure::usage(what).at(path.display()).why(why))
+}
+
+/// The certificate and the key of `[tls]`, looked at before anything listens. A key that everybody on this host can read
+/// is no secret; a group may, as certificate tools arrange it.
+pub fn tls_files(config: &Config) -> Result<Option<TlsFiles>, Failure> {
+    let Some(files) = &config.tls else { return Ok(None) };
+    let read = |path: &PathBuf, what: &str| {
+        std::fs::read(path).map_err(|error| keyfile::cannot(&error, &format!("{what} of [tls] cannot be read"), path))
+    };
+    let (certificate, key) = (read(&files.cert, "the certificate")?, Zeroizing::new(read(&files.key, "the key")?));
+    let mode = std::fs::metadata(&files.key).map(|meta| meta.mode() & 0o777).unwrap_or_default();
+    if mode & 0o007 != 0 {
+        return Err(Failure::usage(format!(
+            "the key of [tls] is open to everybody on this host: its mode is {mode:04o}"
+        ))
+        .at(files.key.display())
+        .hint(format!("chmod 600 {}", files.key.display())));
+    }
+    certificates(&certificate, "the certificate of [tls] cannot be used", &files.cert)?;
+    Tls::from_pem(&certificate, &key)
+        .map_err(|why| Failure::usage("the key of [tls] cannot be used").at(files.key.display()).why(why))?;
+    Ok(Some(TlsFiles { certificates: files.cert.clone(), key: files.key.clone() }))
 }
 
 /// A folder with this mode, and those above it; one that is there already stays as it is.
@@ -172,11 +214,20 @@ fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Only what is UTF-8 can be a key of ours.
+/// Only what is UTF-8 can be a key of ours. A value that is not shows as one that no key takes, and is not ignored.
 fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
         .collect()
+}
+
+fn named_by(failure: Failure, hint: &str) -> Failure {
+    if failure.hint.is_some() { failure } else { failure.hint(hint) }
+}
+
+/// As the configuration tells a path from a name.
+fn names_a_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
 }
 
 const ADMIN_TOKEN_MIN: usize = 16;

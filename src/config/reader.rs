@@ -157,6 +157,7 @@ fn node_of(value: &toml::Spanned<DeValue<'_>>) -> Node {
 /// One table while it is read. What was not asked for by the end is unknown.
 pub(super) struct Section {
     path: String,
+    at: At,
     entries: Entries,
     known: Vec<&'static str>,
     faults: Faults,
@@ -165,8 +166,18 @@ pub(super) struct Section {
 pub(super) type Faults = Rc<RefCell<Vec<Diagnostic>>>;
 
 impl Section {
-    pub fn new(path: String, entries: Entries, faults: &Faults) -> Self {
-        Section { path, entries, known: Vec::new(), faults: faults.clone() }
+    pub fn new(path: String, at: At, entries: Entries, faults: &Faults) -> Self {
+        Section { path, at, entries, known: Vec::new(), faults: faults.clone() }
+    }
+
+    /// A fault of the section as a whole, at its heading.
+    pub fn fault_here(&self, message: impl Into<String>, hint: &str) {
+        self.fault(Diagnostic::error(self.at.clone(), message).hint(hint));
+    }
+
+    /// Whether the key stands there, readable or not.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
     }
 
     pub fn fault(&self, fault: Diagnostic) {
@@ -178,8 +189,8 @@ impl Section {
     }
 
     /// A table that was reached by a key which is data.
-    pub fn child(&self, path: String, entries: Entries) -> Section {
-        Section::new(path, entries, &self.faults)
+    pub fn child(&self, path: String, at: At, entries: Entries) -> Section {
+        Section::new(path, at, entries, &self.faults)
     }
 
     /// The value of a key, if it is there and can be read.
@@ -201,12 +212,14 @@ impl Section {
 
     /// A sub-table; an absent one is empty.
     pub fn section(&mut self, key: &'static str) -> Section {
-        self.optional_section(key).unwrap_or_else(|| Section::new(self.name(key), Entries::new(), &self.faults))
+        self.optional_section(key)
+            .unwrap_or_else(|| Section::new(self.name(key), At::Whole, Entries::new(), &self.faults))
     }
 
     pub fn optional_section(&mut self, key: &'static str) -> Option<Section> {
+        let at = self.entries.get(key).map_or(At::Whole, |(at, _)| at.clone());
         let (entries, _) = self.maybe(key, table)?;
-        Some(Section::new(self.name(key), entries, &self.faults))
+        Some(Section::new(self.name(key), at, entries, &self.faults))
     }
 
     /// The entries of a table whose keys are data.
@@ -344,7 +357,7 @@ pub(super) fn list<T>(item: impl Fn(&Val) -> Result<T, String>) -> impl Fn(&Val)
                 let items = text.split(',').map(str::trim).filter(|piece| !piece.is_empty());
                 items.map(|piece| item(&Val::Env(piece.to_owned()))).collect()
             }
-            other => Err(format!("expected a list, got {}", kind(other))),
+            other => Err(format!("expected a list such as [\"a\", \"b\"], got {}", kind(other))),
         }
     }
 }

@@ -59,6 +59,91 @@ fn every_fault_is_reported_at_once_with_its_place() {
     assert_eq!(shown.len(), 6);
 }
 
+/// Every key of the file with a value that it does not take: one fault, at the value, that says what would do.
+#[test]
+fn every_key_says_what_is_wrong_with_its_value_and_where() {
+    let wrong = [
+        ("", "public_url = \"mail.mar.example\"", "is not a URL"),
+        ("", "public_url = \"https://a.b/x\"", "nothing after it"),
+        ("", "listen = \"localhost:4040\"", "write 127.0.0.1:4040"),
+        ("", "data_dir = \"\"", "the path is empty"),
+        ("", "domain_key_file = 3", "expected a text"),
+        ("", "admin_token_file = \"\"", "the path is empty"),
+        ("", "trusted_proxies = \"10.0.0.0/8\"", "expected a list such as"),
+        ("", "trusted_proxies = [\"10.0.0.1/8\"]", "write 10.0.0.0/8"),
+        ("registration", "mode = \"opn\"", "did you mean \"open\""),
+        ("registration", "per_minute = 0", "allowed: 1 to"),
+        ("registration", "min_name_length = 65", "allowed: 1 to 64"),
+        ("mail", "rate_per_minute = 1.5", "expected a whole number"),
+        ("mail", "max_bytes = 1023", "allowed: 1024 to"),
+        ("mail", "retry_base = \"0s\"", "allowed: 1ms to"),
+        ("mail", "retry_base = \"2m\"", "shorter than mail.retry_base, 2m"),
+        ("mail", "retry_max = \"1\"", "with ms, s, m, h or d"),
+        ("mail", "give_up = \"31d\"", "to 30d"),
+        ("mail", "require_relay = \"true\"", "expected true or false"),
+        ("mail", "outbound = \"seal\"", "did you mean \"sealed\""),
+        ("libro", "fee_bps = 10001", "allowed: 0 to 10000"),
+        ("libro", "welcome = 9007199254740992", "allowed: 0 to"),
+        ("libro", "reclaim_grace = \"366d\"", "to 365d"),
+        ("libro", "review_window = 72", "expected a duration"),
+        ("arbiter", "enabled = 1", "expected true or false"),
+        ("arbiter", "elsewhere = \"no\"", "expected true or false"),
+        ("arbiter", "policy = \"defualt\"", "did you mean \"default\""),
+        ("arbiter", "tick = \"5ms\"", "allowed: 10ms to 1h"),
+        ("arbiter", "probe_slots = 0", "allowed: 1 to"),
+        ("arbiter", "job_policy = \"lax\"", "default, strict, toolchain"),
+        ("arbiter", "job_slots = 257", "allowed: 1 to 256"),
+        ("arbiter", "confirm_after = \"0s\"", "allowed: 1ms to"),
+        ("arbiter", "on_undecided_at_expiry = \"pay\"", "hold, expire, refund"),
+        ("arbiter", "on_undecided_at_expiry = \"refund\"", "needs arbiter.control_url"),
+        ("arbiter", "control_url = \"http://x.example/\"", "does not start with https://"),
+        ("arbiter", "evidence_keep = \"1s\"", "allowed: 1d to"),
+        ("probe", "timeout = 10", "expected a duration"),
+        ("probe", "per_host_per_minute = 0", "allowed: 1 to"),
+        ("probe", "allow_networks = [\"10.0.0.0/33\"]", "over 32"),
+        ("probe", "extra_ca = \"ca.pem\"", "expected a list such as"),
+        ("probe", "resolve = [\"a\"]", "expected a table"),
+        ("hosts.\"beta.example\"", "url = \"x\"", "is not a URL"),
+        ("store", "kind = \"postgre\"", "is none of"),
+    ];
+    for (section, line, part) in wrong {
+        let heading = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
+        let text = format!("domain = \"a.b\"\n{heading}{line}\n");
+        let faults = read_text(&text).expect_err(line);
+        let [fault] = &faults[..] else { panic!("{line}: {faults:?}") };
+        let At::Span(span) = &fault.at else { panic!("{line}: no place: {fault:?}") };
+        let value = (text.lines().count(), line.find("= ").expect("a value") + 3);
+        assert_eq!(position(&text, span.start), value, "{line}: {fault:?}");
+        assert!(fault.message.contains(part), "{line}: {fault:?}");
+    }
+}
+
+/// What a section lacks is said at its heading, and only when it is not there.
+#[test]
+fn what_a_section_lacks_is_said_at_its_heading() {
+    let said = |text: &str| {
+        let whole = format!("domain = \"a.b\"\n{text}\n");
+        let faults = read_text(&whole).expect_err(text);
+        let placed = faults.into_iter().map(|fault| match fault.at {
+            At::Span(span) => (position(&whole, span.start).0, fault.message, fault.hint),
+            other => panic!("{text}: {other:?}"),
+        });
+        placed.collect::<Vec<_>>()
+    };
+    for text in ["[tls]", "[tls]\ncert = \"c.pem\"", "[tls]\nkey = \"k.pem\"", "[hosts.\"b.example\"]"] {
+        let faults = said(text);
+        let [(2, message, Some(_))] = &faults[..] else { panic!("{text}: {faults:?}") };
+        assert!(message.contains("needs"), "{text}: {message}");
+    }
+    for text in ["[tls]\ncert = 3\nkey = \"k.pem\"", "[hosts.\"b.example\"]\nurl = 3"] {
+        let faults = said(text);
+        let [(3, message, None)] = &faults[..] else { panic!("{text}: {faults:?}") };
+        assert!(message.contains("expected a text"), "{text}: {message}");
+    }
+    let faults = read_text("domain = \"MAR\"\n").expect_err("upper case");
+    assert_eq!(faults[0].message, "domain: \"MAR\": a domain is lower-case letters, digits, dots and hyphens");
+}
+
 #[test]
 fn a_broken_text_reports_every_syntax_error_and_goes_on() {
     let faults = read_text("domain = \"mar.example\n[mail\nrequire_relay = maybe\n").expect_err("faults");

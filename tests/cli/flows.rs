@@ -36,6 +36,18 @@ fn waiting(folder: &TempDir, file: &str, seconds: &str) -> Vec<Value> {
     ran.json()["messages"].as_array().cloned().expect("messages")
 }
 
+/// Asks until a letter of this thread with this body waits.
+fn waits_in(folder: &TempDir, file: &str, thread: &str, body: &str) -> bool {
+    for _ in 0..100 {
+        let ran = verifica(folder.path(), &["agent", "inbox", "--as", file, "--thread", thread, "--json"]);
+        if ran.json()["messages"].as_array().expect("messages").iter().any(|mail| mail["body"] == body) {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    false
+}
+
 #[test]
 fn serve_says_when_it_is_ready_and_ends_in_order() {
     let folder = folder();
@@ -114,6 +126,17 @@ fn letters_are_sealed_opened_acknowledged_and_survive_a_kill() {
     );
     assert_eq!(clear.json()["sealed"], json!(false));
     assert_eq!(waiting(&folder, &leo, "10")[0]["body"], json!(1));
+    // A conversation is found behind newer letters of others.
+    for (body, thread) in [("first", "t-old"), ("second", "t-new"), ("third", "t-new")] {
+        let args = ["agent", "send", "leandro@mar.example", "--as", &ana, "--body", body, "--thread", thread];
+        assert_eq!(verifica(folder.path(), &args).code, 0);
+        assert!(waits_in(&folder, &leo, thread, body), "{body}");
+    }
+    let old = verifica(folder.path(), &["agent", "inbox", "--as", &leo, "--limit", "1", "--thread", "t-old", "--json"]);
+    assert_eq!(old.json()["messages"][0]["body"], json!("first"), "{}", old.out);
+    let new = verifica(folder.path(), &["agent", "inbox", "--as", &leo, "--limit", "1", "--thread", "t-new", "--json"]);
+    assert_eq!(new.json()["messages"].as_array().map(Vec::len), Some(1), "{}", new.out);
+    assert_eq!(new.json()["messages"][0]["body"], json!("third"), "{}", new.out);
     let lost = verifica(folder.path(), &["agent", "send", "nobody@mar.example", "--as", &ana, "--body", "x"]);
     assert_eq!(lost.code, 5, "{}", lost.err);
     assert_eq!(verifica(folder.path(), &["agent", "send", "leandro@mar.example", "--as", &ana]).code, 2);
@@ -185,6 +208,9 @@ fn a_deal_goes_from_quote_to_receipt() {
     }
     let statement = verifica(folder.path(), &["libro", "statement", "--json", "--as", &seller]).json();
     assert_eq!((&statement["closing_balance"], &statement["reconciled"]), (&json!(190), &json!(true)));
+    let elsewhere =
+        verifica(folder.path(), &["libro", "statement", "--csv", "--as", &seller, "--house", "other.example"]);
+    assert_eq!((elsewhere.code, elsewhere.out.as_str()), (2, ""), "{}", elsewhere.err);
     let csv = verifica(folder.path(), &["libro", "statement", "--csv", "--as", &seller]);
     assert!(csv.out.starts_with("date,entry,concept,counterparty,in,out,fee,balance\r\n"), "{}", csv.out);
     let poor = verifica(folder.path(), &["libro", "pay", "taller@mar.example", "100000", "--as", &buyer, "--json"]);

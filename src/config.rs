@@ -581,8 +581,10 @@ fn read_attachments(mut section: Section, path: &dyn Fn(&Val) -> Result<PathBuf,
             AttachmentsKind::S3(BucketSection { bucket, region, endpoint, credentials_file })
         }
         ("s3", ..) => {
-            let fault = Diagnostic::error(At::Whole, "attachments.kind = \"s3\" needs bucket and credentials_file");
-            section.fault(fault.hint("credentials_file has two lines: the access key and its secret"));
+            section.fault_here(
+                "attachments.kind = \"s3\" needs bucket and credentials_file",
+                "credentials_file has two lines: the access key and its secret",
+            );
             AttachmentsKind::None
         }
         ("none", ..) => AttachmentsKind::None,

@@ -5,6 +5,7 @@
 
 mod agent;
 mod check;
+mod deal;
 mod demo;
 mod diagnose;
 mod doctor;

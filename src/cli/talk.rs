@@ -133,6 +133,7 @@ pub struct Events {
     /// Only from this instant on
     #[arg(long, value_name = "TIME", value_parser = instant)]
     since: Option<Timestamp>,
+    /// At most so many, the newest
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// A PEM file of roots to trust beside the compiled-in ones

@@ -152,8 +152,16 @@ fn wrong_call(error: &clap::Error) -> Failure {
 /// What the rooms below report goes to stderr: from warnings on, more with `-v`, or as `VERIFICA_LOG` says.
 fn init_logs(base: u8, verbose: u8, json: bool) {
     let level = ["warn", "info", "debug", "trace"][usize::from(base.saturating_add(verbose).min(3))];
-    let filter = std::env::var("VERIFICA_LOG").ok().and_then(|text| tracing_subscriber::EnvFilter::try_new(text).ok());
-    let filter = filter.unwrap_or_else(|| tracing_subscriber::EnvFilter::new(format!("off,verifica={level}")));
+    let asked = std::env::var("VERIFICA_LOG").ok().filter(|text| !text.is_empty());
+    let filter = match asked.map(tracing_subscriber::EnvFilter::try_new) {
+        Some(Ok(filter)) => filter,
+        usual => {
+            if let Some(Err(error)) = usual {
+                eprintln!("warning: VERIFICA_LOG is not understood: {error}; write a level, such as debug");
+            }
+            tracing_subscriber::EnvFilter::new(format!("off,verifica={level}"))
+        }
+    };
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
     // A second call in one process finds the first one's subscriber, which serves as well.

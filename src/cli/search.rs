@@ -29,13 +29,16 @@ pub struct Search {
     who: Who,
     /// A part of the card
     query: Option<String>,
+    /// Agents that carry this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
     /// A language, its varieties too: es finds es-CL
     #[arg(long, value_name = "LANG")]
     lang: Option<String>,
+    /// Agents that name this capability
     #[arg(long, value_name = "NAME")]
     capability: Option<String>,
+    /// Agents that take letters of this media type
     #[arg(long, value_name = "MEDIA")]
     accepts: Option<String>,
     /// Agents of this house only
@@ -47,6 +50,7 @@ pub struct Search {
     /// Whose share of arbitrated work is at least this, 0 to 1
     #[arg(long, value_name = "SHARE")]
     min_score: Option<f64>,
+    /// How many at most on one page
     #[arg(long, value_name = "N", default_value_t = limits::INDEX_PAGE_DEFAULT)]
     limit: usize,
     /// Where the page before ended

@@ -40,13 +40,21 @@ async fn post(house: &TestHouse, route: &Route, agent: &TestAgent, more: &str, b
     read(&house.raw(&bytes).await)
 }
 
+/// A house with everything switched on that adds a route.
+async fn with_every_route(seed: u8) -> TestHouse {
+    let mut house = TestHouse::new("mar.example", seed);
+    house.settings.index = true;
+    house.start().await;
+    house
+}
+
 fn posts() -> impl Iterator<Item = &'static Route> {
     TABLE.iter().filter(|route| route.method == "POST")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_route_that_takes_a_body_refuses_garbage_with_a_reason() {
-    let house = TestHouse::started("mar.example", 20).await;
+    let house = with_every_route(20).await;
     let ana = house.agent("anamar", json!({})).await;
     let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
     let nested = format!("{{\"a\":{}1{}}}", "[".repeat(120), "]".repeat(120));
@@ -91,7 +99,7 @@ fn as_mail_is_answered(route: &Route, answer: &Value, code: u16) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_wrong_kind_of_body_is_415_and_no_kind_is_json() {
-    let house = TestHouse::started("mar.example", 21).await;
+    let house = with_every_route(21).await;
     let ana = house.agent("anamar", json!({})).await;
     for route in posts() {
         for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "\u{7f}"] {
@@ -110,7 +118,7 @@ async fn the_wrong_kind_of_body_is_415_and_no_kind_is_json() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_over_the_bound_is_413_declared_or_counted() {
-    let house = TestHouse::started("mar.example", 22).await;
+    let house = with_every_route(22).await;
     let ana = house.agent("anamar", json!({})).await;
     for route in posts() {
         let declared = format!("{}content-length: {}\r\n\r\n", head(route, &path_of(route), &ana), route.body_max + 1);
